@@ -1,0 +1,50 @@
+// A case: the shape of a problem and how its inputs are drawn, read strictly from YAML.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/prepare/recipe.hpp"
+#include "kernels/variant.hpp"
+
+namespace gdn {
+
+struct Case {
+  std::string name;  // the id: letters, digits and _ . + - : = only, so that it is also a glob
+  Problem problem;
+  Recipe recipe;
+  bool operator==(const Case&) const = default;
+};
+
+// `--set tokens=4096`: replaces a field (or the axis of that name) in every selected case file.
+struct Override {
+  std::string field;
+  std::string value;
+};
+
+// Reads one YAML text; `axes` expand it into several cases, in the order of the file. `source` is
+// the name that errors show. `memory_bytes` is the memory that a case may need at most.
+// Throws UserError "source:line:column: what; remedy".
+std::vector<Case> parse_cases(std::string_view yaml, const std::string& source,
+                              const std::vector<Override>& overrides, std::size_t memory_bytes);
+
+// Every case file of the folder `cases/` that belongs to this binary.
+std::filesystem::path case_folder();
+
+// Cases selected by `selectors`, each the name of a case, the name of a file with axes (all of its
+// cases), a glob over case names, or the path of a YAML file; without doubles, in the order of the
+// selectors. No selector selects every case of the folder. Throws UserError, with a suggestion,
+// for a selector that selects nothing.
+std::vector<Case> select_cases(const std::vector<std::string>& selectors,
+                               const std::vector<Override>& overrides, std::size_t memory_bytes);
+
+// The case as YAML that parse_cases reads back as an equal case.
+std::string to_yaml(const Case& c);
+
+// Bytes that measuring the case may take: inputs, g, A, outputs and the fp64 reference.
+double footprint_bytes(const Problem& problem);
+
+}  // namespace gdn

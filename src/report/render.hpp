@@ -1,0 +1,27 @@
+// A report or a comparison as text. Pure functions: one file each beside this header.
+#pragma once
+
+#include <string>
+
+#include "src/compare.hpp"
+#include "src/result.hpp"
+
+namespace gdn {
+
+// Tables for people, one per case: variant, median, interval, gain over the first row of the same
+// scope, TFLOP/s, GB/s, error, verdict; the flags explained below.
+std::string console(const Report& report, bool colour);
+std::string console(const Comparison& comparison, bool colour);
+
+std::string json(const Report& report);
+std::string csv(const Report& report);  // RFC 4180, one row a line, units in the column names
+
+std::string markdown(const Report& report);
+std::string markdown(const Comparison& comparison);  // for a pull request
+
+std::string junit(const Comparison& comparison);  // for CI
+
+// "1.234 ms", "56.7 µs": four significant digits.
+std::string format_time(double seconds);
+
+}  // namespace gdn

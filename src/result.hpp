@@ -1,0 +1,91 @@
+// What a run leaves behind: rows, and the report that holds them. JSON is their written form.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/variant.hpp"
+
+namespace gdn {
+
+inline constexpr const char* schema_name = "gdnbench/1";
+
+enum class Timing { cold, hot, graph, lab };
+enum class Status { passed, incorrect, failed, skipped };
+
+struct TimeSummary {
+  double median = 0, q1 = 0, q3 = 0, min = 0;
+  // 95 % interval of the median by order statistics; absent below 6 samples, where there is none.
+  std::optional<std::pair<double, double>> ci95;
+};
+
+struct ErrorSummary {
+  double output_rms = 0;  // largest over sequences and heads of rms(x - ref) / rms(ref)
+  double state_rms = 0;
+  std::string worst;      // "output: sequence 0, head 3, token 17, dimension 5: 0.31 instead of 0.30"
+  bool lab_passed = false;
+};
+
+struct KernelTime {
+  std::string name;
+  double time_s = 0;
+};
+
+// One measured (case, variant, scope, timing).
+struct Row {
+  std::string case_name;
+  std::string variant;  // the id that --variant takes
+  std::vector<Knob> knobs;
+  std::string backend;
+  Scope scope = Scope::core;
+  Timing timing = Timing::cold;
+  std::string timer;    // clock, events, cupti
+  std::string flush;    // how the cache was flushed before a sample: "none", "256 MiB written"
+  Status status = Status::passed;
+  std::string reason;   // why not passed
+  std::optional<TimeSummary> time_s;
+  std::vector<double> samples_s;  // at most 200, evenly picked in order of time
+  std::int64_t samples = 0;       // how many were taken
+  double host_s = 0;              // host time of one launch
+  std::optional<ErrorSummary> error;
+  std::vector<KernelTime> kernels;
+  nlohmann::json resources = nlohmann::json::object();
+  nlohmann::json telemetry = nlohmann::json::object();
+  std::int64_t chain_chunks = 0;
+  std::uint64_t workspace_bytes = 0;
+  double flop = 0;
+  double bytes = 0;
+  std::string input_hash;          // 16 hexadecimal digits
+  std::vector<std::string> flags;  // noisy, few_samples, timeout, throttled, …
+};
+
+struct Report {
+  nlohmann::json fingerprint = nlohmann::json::object();
+  nlohmann::json options = nlohmann::json::object();  // what the run was asked for
+  std::vector<Row> rows;
+};
+
+// What makes a row the same row in another file, and in a resumed run.
+std::string row_key(const Row& row);
+
+double tflops(const Row& row);           // flop / median / 1e12; 0 without a time
+double gigabytes_per_s(const Row& row);  // bytes / median / 1e9; 0 without a time
+
+nlohmann::json to_json(const Row& row);
+nlohmann::json to_json(const Report& report);
+// Throw UserError that names the missing or ill-typed field.
+Row row_from_json(const nlohmann::json& json);
+Report report_from_json(const nlohmann::json& json);
+
+// Reads a report (.json) or the journal of a run (.jsonl, also an unfinished one).
+// Throws UserError for a missing, truncated or foreign file.
+Report read_report(const std::string& path);
+
+std::string_view name_of(Timing timing);
+std::string_view name_of(Status status);
+
+}  // namespace gdn
