@@ -14,8 +14,8 @@
 
 namespace gdn {
 
-inline constexpr int head_dim = 128;    // dk = dv
-inline constexpr int chunk_tokens = 64; // C
+inline constexpr int head_dim = 128;                         // dk = dv
+inline constexpr int chunk_tokens = 64;                      // C
 inline constexpr float output_scale = 0.08838834764831845F;  // 128^-1/2
 
 enum class Target { cpu, cuda };
@@ -44,10 +44,10 @@ struct Problem {
   int length(int sequence) const { return offsets[sequence + 1] - offsets[sequence]; }
   int heads_per_query() const { return value_heads / query_heads; }
 
-  std::vector<Chunk> chunks() const;   // in token order; empty sequences have none
-  std::int64_t chain_chunks() const;   // chunks of the longest sequence: the serial chain
-  double flop() const;                 // Hv · Σ over chunks of length l of (6·l·128² + 6·l²·128)
-  double bytes(Scope scope) const;     // each tensor of the scope once through memory
+  std::vector<Chunk> chunks() const;  // in token order; empty sequences have none
+  std::int64_t chain_chunks() const;  // chunks of the longest sequence: the serial chain
+  double flop() const;  // Hv · Σ over chunks of length l of (6·l·128² + 6·l²·128)
+  double bytes(Scope scope) const;  // each tensor of the scope once through memory
 
   bool operator==(const Problem&) const = default;
 };
@@ -75,12 +75,12 @@ struct Tensors {
 // What the kernels may ask of a device.
 struct Device {
   Target target = Target::cpu;
-  std::string name;                   // "NVIDIA H200", "AMD EPYC 9654"
-  int processors = 1;                 // multiprocessors, or hardware threads
-  int capability = 0;                 // 10 · major + minor; 0 on the CPU
-  std::size_t memory_bytes = 0;       // of the device, or of the machine
+  std::string name;              // "NVIDIA H200", "AMD EPYC 9654"
+  int processors = 1;            // multiprocessors, or hardware threads
+  int capability = 0;            // 10 · major + minor; 0 on the CPU
+  std::size_t memory_bytes = 0;  // of the device, or of the machine
   std::size_t shared_bytes_per_block = 0;
-  std::size_t cache_bytes = 0;        // last-level cache: what a cold sample must flush
+  std::size_t cache_bytes = 0;  // last-level cache: what a cold sample must flush
 };
 
 // A stream of the backend (cudaStream_t); null on the CPU, where a launch has run when it returns.
@@ -94,7 +94,7 @@ struct Stage {
   std::string name;
   const void* entry = nullptr;  // device function, for registers and occupancy; null on the CPU
   int threads = 0;
-  int shared_bytes = 0;         // dynamic shared memory
+  int shared_bytes = 0;  // dynamic shared memory
 };
 
 struct Knob {
@@ -120,8 +120,9 @@ struct Variant {
   Target target = Target::cpu;
   std::vector<Scope> scopes;  // what it serves by itself. Where it lists only core, the tool times
                               // forward as preparation + core.
-  std::function<std::string(const Device&)> needs;     // "" or why the device will not do; null: any
-  std::function<std::string(const Problem&)> accepts;  // "" or why the problem will not do; null: any
+  std::function<std::string(const Device&)> needs;  // "" or why the device will not do; null: any
+  std::function<std::string(const Problem&)>
+      accepts;  // "" or why the problem will not do; null: any
   std::vector<Instance> instances;
 };
 

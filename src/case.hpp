@@ -19,7 +19,8 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
-// `--set tokens=4096`: replaces a field (or the axis of that name) in every selected case file.
+// `--set tokens=4096`: replaces a field, or the axis of that name, in every selected case; a field
+// that is no axis is appended to the id. `sequences` is written as ids show it: 28672+4096, 8192x4.
 struct Override {
   std::string field;
   std::string value;

@@ -1,8 +1,9 @@
 // BASE against HEAD: two reports, matched row by row, without a device.
 #pragma once
 
-#include <map>
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/error.hpp"
@@ -11,19 +12,37 @@
 
 namespace gdn {
 
-enum class Verdict { same, faster, slower, inconclusive, incorrect, missing, added, skipped };
+// same, faster, slower: the whole interval of HEAD/BASE lies within, below or above the threshold.
+// missing: not skipped in BASE, but skipped or absent in HEAD. added: passes, and did not in BASE.
+enum class Verdict {
+  same,
+  faster,
+  slower,
+  inconclusive,
+  incorrect,
+  failed,
+  missing,
+  added,
+  skipped
+};
+
+inline constexpr std::array verdicts = {  // worst first
+    Verdict::incorrect, Verdict::failed, Verdict::missing, Verdict::slower, Verdict::inconclusive,
+    Verdict::faster,    Verdict::same,   Verdict::added,   Verdict::skipped};
 
 struct CompareOptions {
   double threshold_percent = 2;
-  std::string thresholds_file;  // YAML: `default: 2`, `cases: {glob: percent, …}`; "" for none
-  bool force = false;           // compare although device, driver, inputs or schema differ
+  // YAML: `default: 2`, which goes before threshold_percent, and `cases: {glob: percent, …}`, of
+  // which the first that matches counts; "" for none.
+  std::string thresholds_file;
+  bool force = false;  // compare although device, driver, inputs, timer or flush differ
 };
 
 struct ComparedRow {
   std::string case_name, variant;
-  Scope scope;
-  Timing timing;
-  double base_s = 0, head_s = 0;  // medians; 0 where there is none
+  Scope scope = Scope::core;
+  Timing timing = Timing::cold;
+  double base_s = 0, head_s = 0;  // medians of the samples compared; 0 where there are none
   Ratio ratio;                    // head / base
   double threshold_percent = 0;
   Verdict verdict = Verdict::same;
@@ -31,15 +50,20 @@ struct ComparedRow {
 };
 
 struct Comparison {
-  std::vector<ComparedRow> rows;
-  double geomean = 1;      // of head / base over rows with both times
-  int timed_rows = 0;
-  std::vector<std::string> warnings;  // what --force let pass
+  std::vector<ComparedRow> rows;      // in BASE's order, then what only HEAD has
+  double geomean = 1;                 // of head / base over rows with both times
+  int timed_rows = 0;                 // how many those are
+  double confidence = 0.95;           // of each row's interval, so that all hold at 95 %
+  std::vector<std::string> warnings;  // what --force let pass, thresholds that match no case
   Exit exit = Exit::fine;
 };
 
 // Throws UserError (exit 4) when the two may not be compared.
 Comparison compare(const Report& base, const Report& head, const CompareOptions& options);
+
+// What the row alone makes of the exit code. An inconclusive row whose whole interval lies below 1
+// is a gain of uncertain size, and gains never fail.
+Exit exit_of(const ComparedRow& row);
 
 std::string_view name_of(Verdict verdict);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,10 @@ struct TimeSummary {
 };
 
 struct ErrorSummary {
-  double output_rms = 0;  // largest over sequences and heads of rms(x - ref) / rms(ref)
+  // Largest over sequences and heads of rms(x - ref) / rms(ref); NaN where a NaN was put out.
+  double output_rms = 0;
   double state_rms = 0;
-  std::string worst;      // "output: sequence 0, head 3, token 17, dimension 5: 0.31 instead of 0.30"
+  std::string worst;  // "output: sequence 0, head 3, token 17, dimension 5: 0.31 instead of 0.30"
   bool lab_passed = false;
 };
 
@@ -43,10 +45,10 @@ struct Row {
   std::string backend;
   Scope scope = Scope::core;
   Timing timing = Timing::cold;
-  std::string timer;    // clock, events, cupti
-  std::string flush;    // how the cache was flushed before a sample: "none", "256 MiB written"
+  std::string timer;  // clock, events, cupti
+  std::string flush;  // how the cache was flushed before a sample: "none", "256 MiB written"
   Status status = Status::passed;
-  std::string reason;   // why not passed
+  std::string reason;  // why not passed
   std::optional<TimeSummary> time_s;
   std::vector<double> samples_s;  // at most 200, evenly picked in order of time
   std::int64_t samples = 0;       // how many were taken
@@ -69,21 +71,43 @@ struct Report {
   std::vector<Row> rows;
 };
 
-// What makes a row the same row in another file, and in a resumed run.
+// What makes a row the same row in another file, and in a resumed run: "case/variant/scope/timing".
 std::string row_key(const Row& row);
 
 double tflops(const Row& row);           // flop / median / 1e12; 0 without a time
 double gigabytes_per_s(const Row& row);  // bytes / median / 1e9; 0 without a time
 
+// docs/result-schema.json describes both. What is not finite (the rms of an output with a NaN) is
+// written as null, and read back as NaN.
 nlohmann::json to_json(const Row& row);
 nlohmann::json to_json(const Report& report);
-// Throw UserError that names the missing or ill-typed field.
+// Throw UserError that names the missing or ill-typed field. Fields that they do not know are
+// ignored, and most may be absent: what stands for the row's identity and status may not.
 Row row_from_json(const nlohmann::json& json);
 Report report_from_json(const nlohmann::json& json);
 
-// Reads a report (.json) or the journal of a run (.jsonl, also an unfinished one).
-// Throws UserError for a missing, truncated or foreign file.
+// The journal of a run, which grows by a line per finished row: first a header with schema,
+// fingerprint and options, and journal_end when the run is complete. Every line ends in a newline;
+// a line without it was torn by a kill and does not count.
+std::string journal_header(const Report& report);
+std::string journal_line(const Row& row);
+inline constexpr const char* journal_end = "{\"finished\":true}\n";
+
+struct Journal {
+  Report report;
+  bool finished = false;
+  std::uintmax_t whole_bytes = 0;  // up to the last newline: resize to this before going on
+};
+Journal read_journal(const std::string& path);
+
+// Reads a report (.json) or the journal of a run (.jsonl, also an unfinished one): told apart by
+// what is in it. Throws UserError for a missing, truncated or foreign file.
 Report read_report(const std::string& path);
+Report parse_report(std::string_view text, const std::string& source);  // the name in errors
+
+// Throw UserError with a suggestion for a name that is none.
+Scope scope_named(const std::string& name);
+Timing timing_named(const std::string& name);
 
 std::string_view name_of(Timing timing);
 std::string_view name_of(Status status);

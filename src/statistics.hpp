@@ -1,7 +1,7 @@
 // Statistics of timing samples. No outlier is ever removed.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,21 +13,27 @@ namespace gdn {
 
 using Interval = std::pair<double, double>;
 
-// Linear interpolation between order statistics (R type 7, numpy's default). `sorted` is not empty.
+// Linear interpolation between order statistics (R type 7, numpy's default).
+// Like all of these, throws std::invalid_argument where there is no sample to speak of.
 double quantile(std::span<const double> sorted, double probability);
 double median(std::vector<double> samples);
 
 // Distribution-free 95 % interval of the median: the order statistics x[k] and x[n+1-k] (1-based)
 // with the largest k such that P(Binomial(n, 1/2) < k) <= 2.5 %. Absent for n < 6.
+// O(n): cheap enough to be asked after every batch of samples.
 std::optional<Interval> median_interval(std::vector<double> samples);
+std::optional<Interval> median_interval_of_sorted(std::span<const double> sorted);
 
 TimeSummary summarize(const std::vector<double>& samples);
 
 // At most `limit` of the samples, evenly picked, in their order.
 std::vector<double> thin(const std::vector<double>& samples, std::size_t limit);
 
-// Ratio of medians head/base and its interval at `confidence` (0.95) by a seeded bootstrap
-// (percentile, deterministic). Absent when either side has fewer than 6 samples.
+// Ratio of medians head/base and its interval at `confidence` (0.95): the percentile bootstrap,
+// both sides resampled independently. It is computed, not simulated: no seed, the same numbers
+// everywhere, exact at any confidence. Absent when a side has too few samples for that confidence
+// (6 at 95 %: 1 - 2^(1-n), what the interval of a median reaches with all n samples, must not be
+// less), or when a sample is not positive.
 struct Ratio {
   double value = 1;
   std::optional<Interval> interval;
@@ -35,6 +41,6 @@ struct Ratio {
 Ratio ratio_of_medians(const std::vector<double>& base, const std::vector<double>& head,
                        double confidence);
 
-double geometric_mean(std::span<const double> values);
+double geometric_mean(std::span<const double> values);  // 1 of none
 
 }  // namespace gdn

@@ -25,7 +25,7 @@ constexpr std::string_view name_of(Gates gates) { return gates_names[static_cast
 
 struct Recipe {
   Gates gates = Gates::random_decay;
-  int beta_max = 1;        // beta in (0, beta_max): 1 or 2
+  int beta_max = 1;  // beta in (0, beta_max): 1 or 2
   std::uint64_t seed = 1;
   bool operator==(const Recipe&) const = default;
 };

@@ -9,7 +9,8 @@
 namespace gdn {
 
 // Tables for people, one per case: variant, median, interval, gain over the first row of the same
-// scope, TFLOP/s, GB/s, error, verdict; the flags explained below.
+// scope and timing, TFLOP/s, GB/s, µs per chunk of the serial chain, error, verdict; the flags
+// explained below. `options["shapes"][case]`, where a run wrote it, describes the case.
 std::string console(const Report& report, bool colour);
 std::string console(const Comparison& comparison, bool colour);
 
@@ -19,9 +20,10 @@ std::string csv(const Report& report);  // RFC 4180, one row a line, units in th
 std::string markdown(const Report& report);
 std::string markdown(const Comparison& comparison);  // for a pull request
 
-std::string junit(const Comparison& comparison);  // for CI
+// For CI. Throws UserError in a build without pugixml.
+std::string junit(const Comparison& comparison);
 
-// "1.234 ms", "56.7 µs": four significant digits.
+// "1.234 ms", "56.70 µs": four significant digits.
 std::string format_time(double seconds);
 
 }  // namespace gdn

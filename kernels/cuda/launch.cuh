@@ -1,0 +1,66 @@
+// The one __global__ entry of every CUDA kernel, and what a Launch is made of.
+//
+// A kernel is a type with
+//   static constexpr const char* name;         as reports and profilers show it
+//   static constexpr int threads;              of a CTA
+//   static constexpr int blocks_per_processor; CTAs that shall fit on a multiprocessor (registers)
+//   struct Arguments;                          passed by value
+//   struct Shared;                             the plan of its dynamic shared memory
+//   static __device__ void run(const Arguments&, Shared&);
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "kernels/variant.hpp"
+
+namespace gdn {
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads, Kernel::blocks_per_processor)
+    entry(const __grid_constant__ typename Kernel::Arguments arguments) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  Kernel::run(arguments, *reinterpret_cast<typename Kernel::Shared*>(shared));
+}
+
+template <class Kernel>
+constexpr int shared_bytes = std::is_empty_v<typename Kernel::Shared>
+                                 ? 0
+                                 : static_cast<int>(sizeof(typename Kernel::Shared));
+
+inline void throw_on_error(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+  }
+}
+
+template <class Kernel>
+Stage stage_of() {
+  return {.name = Kernel::name,
+          .entry = reinterpret_cast<const void*>(&entry<Kernel>),
+          .threads = Kernel::threads,
+          .shared_bytes = shared_bytes<Kernel>};
+}
+
+// Allows the kernel its shared memory, now, and returns what enqueues it. No blocks: nothing to do.
+template <class Kernel>
+Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments) {
+  if (blocks == 0) return [](Stream) {};
+  if (blocks > 0x7FFF'FFFF)
+    throw std::runtime_error(std::string(Kernel::name) + ": grid too large");
+  throw_on_error(cudaFuncSetAttribute(entry<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      shared_bytes<Kernel>),
+                 Kernel::name);
+  return [blocks = static_cast<unsigned>(blocks), arguments](Stream stream) {
+    entry<Kernel>
+        <<<blocks, Kernel::threads, shared_bytes<Kernel>, static_cast<cudaStream_t>(stream)>>>(
+            arguments);
+    throw_on_error(cudaGetLastError(), Kernel::name);
+  };
+}
+
+}  // namespace gdn

@@ -1,0 +1,16 @@
+// The ladder: every variant of this build, from the plainest to the fastest. One line a rung.
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/variant.hpp"
+
+namespace gdn {
+
+std::span<const Variant> ladder() {
+  static const std::vector<Variant> rungs = {
+      cpu::recurrent(),
+      cpu::chunked(),
+      cpu::xform(),
+  };
+  return rungs;
+}
+
+}  // namespace gdn

@@ -1,0 +1,60 @@
+// Where kernels run. Chosen once, at the top; everything above this interface is one code for CPU
+// and GPU.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/prepare/generate.hpp"
+#include "kernels/variant.hpp"
+#include "src/timer.hpp"
+
+namespace gdn {
+
+// Something that this backend or device does not have; the row is skipped with this reason.
+struct Unavailable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Owned bytes of a backend.
+using Memory = std::unique_ptr<void, std::function<void(void*)>>;
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const Device& device() const = 0;
+  // Of the device: name, driver, cuda, clocks, … as far as the backend has them.
+  virtual nlohmann::json fingerprint() const = 0;
+
+  virtual Memory allocate(std::size_t bytes) = 0;  // 256-byte aligned; throws when there is no room
+  virtual void fill_nan(void* to, std::size_t bytes) = 0;  // 0xFF: NaN as bf16, fp32 and fp64
+  virtual void copy_in(void* to, const void* from, std::size_t bytes) = 0;   // from host memory
+  virtual void copy_out(void* to, const void* from, std::size_t bytes) = 0;  // to host memory
+
+  virtual void generate(const Problem& problem, const Recipe& recipe, const InputTensors& to) = 0;
+  // The fp64 recurrence on the backend's tensors; results in host memory (see reference.hpp).
+  virtual void reference(const Problem& problem, const Tensors& tensors, double* output,
+                         double* state) = 0;
+
+  virtual void run(const Launch& launch) = 0;  // once, and waits for it; throws when it fails
+
+  virtual std::string timer() const = 0;               // clock, events
+  virtual std::string flush(Timing timing) const = 0;  // "none", "64 MiB written"
+  // Warms the launch up and samples it. Throws Unavailable for a mode that the backend lacks.
+  virtual std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) = 0;
+  // Pass of its own for time by kernel; empty where the backend cannot tell.
+  virtual std::vector<KernelTime> kernel_times(const Launch& launch) = 0;
+  virtual nlohmann::json resources(const Instance& instance) = 0;
+};
+
+// "auto" is cuda where a usable device is, else cpu. Throws UserError with the reason.
+std::unique_ptr<Backend> make_backend(const std::string& name, int device);
+
+std::unique_ptr<Backend> make_cpu_backend();
+
+}  // namespace gdn

@@ -1,0 +1,136 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "src/backend.hpp"
+#include "src/reference.hpp"
+#include "src/statistics.hpp"
+
+namespace gdn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+std::size_t last_level_cache() {
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : 32 * mebibyte;
+}
+
+class ClockSampler : public Sampler {
+ public:
+  ClockSampler(Launch launch, std::size_t flush_bytes, int warm_ups)
+      : launch_(std::move(launch)), flushed_(flush_bytes) {
+    for (int i = 0; i < warm_ups; ++i) launch_(nullptr);
+  }
+
+  void take(std::vector<double>& samples_s) override {
+    if (!flushed_.empty()) std::memset(flushed_.data(), ++pattern_, flushed_.size());
+    const Clock::time_point start = Clock::now();
+    launch_(nullptr);
+    last_s_ = std::chrono::duration<double>(Clock::now() - start).count();
+    samples_s.push_back(last_s_);
+  }
+
+  double host_s() const override { return last_s_; }  // a CPU launch has run when it returns
+
+ private:
+  Launch launch_;
+  std::vector<std::byte> flushed_;
+  unsigned char pattern_ = 0;
+  double last_s_ = 0;
+};
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend() {
+    device_.target = Target::cpu;
+    device_.name = processor_name();
+    device_.processors = static_cast<int>(std::thread::hardware_concurrency());
+    device_.memory_bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                           static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    device_.cache_bytes = last_level_cache();
+  }
+
+  const Device& device() const override { return device_; }
+
+  nlohmann::json fingerprint() const override {
+    return {{"device",
+             {{"target", "cpu"},
+              {"name", device_.name},
+              {"processors", device_.processors},
+              {"memory_bytes", device_.memory_bytes},
+              {"cache_bytes", device_.cache_bytes}}}};
+  }
+
+  Memory allocate(std::size_t bytes) override {
+    void* data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (data == nullptr) throw std::bad_alloc();
+    return {data, [](void* p) { std::free(p); }};
+  }
+
+  void fill_nan(void* to, std::size_t bytes) override { std::memset(to, 0xFF, bytes); }
+  void copy_in(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+
+  void generate(const Problem& problem, const Recipe& recipe, const InputTensors& to) override {
+    generate_on_cpu(problem, recipe, to);
+  }
+  void reference(const Problem& problem, const Tensors& tensors, double* output,
+                 double* state) override {
+    reference_on_cpu(problem, tensors, output, state);
+  }
+
+  void run(const Launch& launch) override { launch(nullptr); }
+
+  std::string timer() const override { return "clock"; }
+
+  std::string flush(Timing timing) const override {
+    if (timing != Timing::cold) return "none";
+    return std::to_string(flush_bytes() / mebibyte) + " MiB written before each sample";
+  }
+
+  std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) override {
+    switch (timing) {
+      case Timing::graph:
+        throw Unavailable("the CPU backend has no graphs to replay");
+      case Timing::cold:
+        return std::make_unique<ClockSampler>(launch, flush_bytes(), 1);
+      case Timing::hot:
+        return std::make_unique<ClockSampler>(launch, 0, 1);
+      case Timing::lab:
+        return std::make_unique<ClockSampler>(launch, 0, lab_warm_ups);
+    }
+    throw Unavailable("unknown timing mode");
+  }
+
+  std::vector<KernelTime> kernel_times(const Launch&) override { return {}; }
+  nlohmann::json resources(const Instance&) override { return nlohmann::json::object(); }
+
+ private:
+  std::size_t flush_bytes() const { return 2 * device_.cache_bytes; }
+
+  Device device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace gdn

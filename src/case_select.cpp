@@ -1,0 +1,117 @@
+// Finds case files, and the cases in them that selectors mean.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <utility>
+
+#include "src/case.hpp"
+#include "src/case_file.hpp"
+#include "src/error.hpp"
+#include "src/suggest.hpp"
+
+namespace gdn {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_yaml(const fs::path& path) {
+  return path.extension() == ".yaml" || path.extension() == ".yml";
+}
+
+bool is_path(const std::string& selector) {
+  return selector.find('/') != std::string::npos || is_yaml(selector);
+}
+
+// Case files, read when they are first needed. A deque: the drafts point into them.
+class Library {
+ public:
+  const CaseFile& file(const fs::path& path) {
+    const std::string source = path.string();
+    const auto known = std::ranges::find(files_, source, &CaseFile::source);
+    if (known != files_.end()) return *known;
+    return files_.emplace_back(read_case_file(read_yaml_file(source), source));
+  }
+
+  // Every draft of the folder, in the order of the file names.
+  const std::vector<Draft>& folder() {
+    if (folder_) return *folder_;
+    const fs::path folder = case_folder();
+    std::vector<fs::path> paths;
+    try {
+      for (const auto& entry : fs::directory_iterator(folder)) {
+        if (is_yaml(entry.path())) paths.push_back(entry.path().lexically_normal());
+      }
+    } catch (const fs::filesystem_error& e) {
+      throw UserError(fmt::format("{}: cannot be listed ({}); check its permissions",
+                                  folder.string(), e.code().message()));
+    }
+    std::ranges::sort(paths);
+    folder_.emplace();
+    for (const fs::path& path : paths) {
+      for (Draft& draft : expand(file(path))) folder_->push_back(std::move(draft));
+    }
+    return *folder_;
+  }
+
+ private:
+  std::deque<CaseFile> files_;
+  std::optional<std::vector<Draft>> folder_;
+};
+
+[[noreturn]] void fail_unknown(const std::string& selector, const std::vector<Draft>& drafts) {
+  std::vector<std::string> known;
+  for (const Draft& draft : drafts) {
+    if (known.empty() || known.back() != draft.file->name) known.push_back(draft.file->name);
+  }
+  for (const Draft& draft : drafts) known.push_back(draft.id);
+  const std::string guess = did_you_mean(selector, known);
+  throw UserError(fmt::format("--case {}: no case of that name in {}{}", selector,
+                              case_folder().string(),
+                              guess.empty() ? "; `gdnbench list cases` shows them" : guess));
+}
+
+}  // namespace
+
+fs::path case_folder() {
+  if (const char* set = std::getenv("GDNBENCH_CASES"); set != nullptr && *set != '\0') {
+    if (fs::is_directory(set)) return set;
+    throw UserError(fmt::format(
+        "GDNBENCH_CASES={}: no such folder; set it to the folder of the case files", set));
+  }
+  std::error_code error;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", error);
+  std::vector<std::string> tried;
+  // Beside a build folder, one level deeper for the tests, and where an installation puts them.
+  for (const char* place : {"../cases", "../../cases", "../share/gdnbench/cases"}) {
+    const fs::path folder = (binary.parent_path() / place).lexically_normal();
+    if (fs::is_directory(folder, error)) return folder;
+    tried.push_back(folder.string());
+  }
+  throw UserError(fmt::format("no folder of case files (tried {}); set GDNBENCH_CASES to it",
+                              fmt::join(tried, ", ")));
+}
+
+std::vector<Case> select_cases(const std::vector<std::string>& selectors,
+                               const std::vector<Override>& overrides, std::size_t memory_bytes) {
+  const std::vector<Setting> settings = read_overrides(overrides);
+  Library library;
+  std::vector<Draft> selected;
+  for (const std::string& selector :
+       selectors.empty() ? std::vector<std::string>{"*"} : selectors) {
+    const std::size_t before = selected.size();
+    const bool by_path = is_path(selector);
+    for (const Draft& draft : by_path ? expand(library.file(selector)) : library.folder()) {
+      const bool meant =
+          by_path || draft.file->name == selector || matches_glob(selector, draft.id);
+      if (meant) selected.push_back(with_settings(draft, settings));
+    }
+    if (selected.size() == before) fail_unknown(selector, library.folder());
+  }
+  return to_cases(selected, memory_bytes);
+}
+
+}  // namespace gdn

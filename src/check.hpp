@@ -1,0 +1,40 @@
+// Is a result right? The health and lab checks against the fp64 reference.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/prepare/recipe.hpp"
+#include "kernels/variant.hpp"
+#include "src/result.hpp"
+
+namespace gdn {
+
+inline constexpr double health_limit = 1e-2;   // relative rms, per sequence and head
+inline constexpr double zero_limit = 1e-6;     // absolute, where the reference is exactly 0
+inline constexpr double lab_tolerance = 5e-3;  // |x − ref| <= 5e-3 + 5e-3·|ref|, per element
+
+struct Results {
+  const BFloat16* output = nullptr;  // [tokens][value_heads][128]
+  const float* state = nullptr;      // [sequences][value_heads][dk][dv]
+};
+
+struct Truth {
+  const double* output = nullptr;  // same shapes
+  const double* state = nullptr;
+};
+
+struct Finding {
+  ErrorSummary error;
+  std::string reason;  // "" when right; else what is wrong, and where
+};
+
+// Whether the lab's check decides as well: it is honest on ordinary gates only (gdn.md).
+bool lab_check_is_gate(std::optional<Gates> gates);
+
+// All pointers are host memory. A NaN or an infinity where the reference is finite is never right.
+// `gates` is absent for a user's own inputs.
+Finding check(const Problem& problem, std::optional<Gates> gates, const Results& results,
+              const Truth& truth);
+
+}  // namespace gdn

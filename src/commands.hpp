@@ -1,0 +1,15 @@
+// The commands of the tool. Each returns its exit code and throws UserError for what the user can
+// mend.
+#pragma once
+
+#include "src/options.hpp"
+
+namespace gdn {
+
+int run(const RunOptions& options);
+int list(const ListOptions& options);
+int inputs(const InputsOptions& options);
+int compare(const CompareCommand& command);
+int doctor(const DoctorOptions& options);
+
+}  // namespace gdn

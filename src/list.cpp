@@ -1,0 +1,75 @@
+// `gdnbench list`: what there is to run, and on what.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/backend.hpp"
+#include "src/commands.hpp"
+
+namespace gdn {
+namespace {
+
+std::string shape_of(const Problem& problem) {
+  std::int32_t longest = 0;
+  for (int s = 0; s < problem.sequences(); ++s) longest = std::max(longest, problem.length(s));
+  return fmt::format("{:>4} seq {:>7} tokens (longest {:>6})  heads {:>2}/{:<3}  state {}",
+                     problem.sequences(), problem.tokens(), longest, problem.query_heads,
+                     problem.value_heads, problem.initial_state ? "yes" : "no ");
+}
+
+void list_cases(const CaseSelection& selection, std::size_t memory_bytes) {
+  const std::vector<Case> cases =
+      select_cases(selection.selectors, selection.overrides, memory_bytes);
+  std::size_t width = 0;
+  for (const Case& c : cases) width = std::max(width, c.name.size());
+  for (const Case& c : cases)
+    fmt::print("{:<{}}  {}  {}\n", c.name, width, shape_of(c.problem), name_of(c.recipe.gates));
+}
+
+std::string scopes_of(const Variant& variant) {
+  const bool core = std::ranges::find(variant.scopes, Scope::core) != variant.scopes.end();
+  const bool forward = std::ranges::find(variant.scopes, Scope::forward) != variant.scopes.end();
+  if (core && forward) return "core, forward (needs no preparation)";
+  return core ? "core, forward (= preparation + core)" : "forward (does its own preparation)";
+}
+
+void list_variants(const Device& device) {
+  for (const Variant& variant : ladder()) {
+    fmt::print("{} [{}]\n    {}\n    {}\n", variant.name, name_of(variant.target), variant.idea,
+               scopes_of(variant));
+    if (variant.target != device.target) continue;
+    const std::string obstacle = variant.needs ? variant.needs(device) : "";
+    if (!obstacle.empty()) fmt::print("    skipped here: {}\n", obstacle);
+    for (const Instance& instance : variant.instances)
+      if (!instance.knobs.empty()) fmt::print("    {}\n", variant_id(variant, instance));
+  }
+}
+
+void print_device(const Backend& backend) {
+  const Device& device = backend.device();
+  fmt::print("{}  {}  {} {}  {:.1f} GiB\n", name_of(device.target), device.name, device.processors,
+             device.target == Target::cuda ? "multiprocessors" : "threads",
+             static_cast<double>(device.memory_bytes) / (1 << 30));
+}
+
+}  // namespace
+
+int list(const ListOptions& options) {
+  const std::unique_ptr<Backend> cpu = make_cpu_backend();
+  switch (options.what) {
+    case ListOptions::What::cases:
+      list_cases(options.cases, cpu->device().memory_bytes);
+      break;
+    case ListOptions::What::variants:
+      list_variants(make_backend("auto", 0)->device());
+      break;
+    case ListOptions::What::devices:
+      print_device(*cpu);
+      if (const auto best = make_backend("auto", 0); best->device().target == Target::cuda)
+        print_device(*best);
+      break;
+  }
+  return 0;
+}
+
+}  // namespace gdn

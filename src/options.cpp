@@ -1,0 +1,257 @@
+#include "src/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <revision.hpp>
+
+#include "src/error.hpp"
+#include "src/suggest.hpp"
+
+namespace gdn {
+namespace {
+
+constexpr const char* exit_codes =
+    "Exit codes: 0 fine, 1 regression, 2 incorrect or failed, 3 inconclusive, 4 usage or "
+    "environment.";
+
+struct Raw {  // what CLI11 fills before it is understood
+  std::vector<std::string> sets, scopes, timings;
+  std::string seed, what;
+};
+
+void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
+  command
+      .add_option("-c,--case", cases.selectors,
+                  "Cases: names, globs or YAML files; all when not given\n"
+                  "e.g. short_tail_state 'edges:*' my/case.yaml")
+      ->delimiter(',')
+      ->type_name("CASE");
+  command
+      .add_option("--set", raw.sets,
+                  "Replace a field in every selected case, e.g. tokens=4096, gates=zero")
+      ->type_name("FIELD=VALUE");
+  command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
+      ->type_name("N");
+}
+
+void add_backend_options(CLI::App& command, WorkerOptions& worker) {
+  command.add_option("--backend", worker.backend, "auto (cuda where a device is), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("-d,--device", worker.device, "Number of the device, as nvidia-smi counts")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
+  Sampling& sampling = worker.sampling;
+  command.add_option("--min-samples", sampling.min_samples, "Fewest samples of a row")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command
+      .add_option("--max-noise", sampling.max_noise_percent,
+                  "Sample until the 95 % interval of the median is this narrow, in per cent")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--timeout", sampling.timeout_s, "Most seconds of sampling a row")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
+  CLI::App& run = *app.add_subcommand("run", "Check and time variants on cases");
+  add_case_options(run, options.cases, raw);
+  run.add_option("-v,--variant", options.variants,
+                 "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given")
+      ->delimiter(',')
+      ->type_name("GLOB");
+  run.add_option("--scope", raw.scopes, "core, forward (default: both)")->delimiter(',');
+  run.add_option("--timing", raw.timings,
+                 "cold: cache flushed before each sample (default) · hot: back to back ·\n"
+                 "graph: replay of a captured graph · lab: the lab's protocol, launch included")
+      ->delimiter(',');
+  run.add_option("--inputs", options.worker.inputs_file,
+                 "A safetensors file of your own instead of cases: q k v raw_g beta\n"
+                 "[initial_state] [cu_seqlens]")
+      ->type_name("FILE");
+  add_backend_options(run, options.worker);
+  add_sampling_options(run, options.worker);
+  run.add_option("--deadline", options.worker.deadline_s,
+                 "Seconds after which a row that hangs is ended")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  run.add_option("--json", options.json,
+                 "Write results; FILE.jsonl holds each row as soon as it is there")
+      ->type_name("FILE");
+  run.add_option("--csv", options.csv, "Write results as CSV; - is standard output")
+      ->type_name("FILE");
+  run.add_option("--markdown", options.markdown, "Write results as Markdown")->type_name("FILE");
+  run.add_option("--resume", options.resume,
+                 "Go on with an interrupted run; what it was asked for is in the file")
+      ->type_name("FILE.jsonl");
+  run.add_option("--dump", options.worker.dump_folder,
+                 "Write output, reference and difference of each row into this folder")
+      ->type_name("DIR");
+  std::string* const score = &raw.what;
+  run.add_option("--score", *score, "lab: print the lab's points (core scope, lab timing)")
+      ->check(CLI::IsMember({"lab"}));
+  run.footer(std::string("Examples:\n"
+                         "  gdnbench run --case short_tail_state\n"
+                         "  gdnbench run --case 'edges:*' --variant chunked --scope core\n"
+                         "  gdnbench run --timing cold,hot --json results.json\n"
+                         "  gdnbench run --resume results.json.jsonl\n") +
+             exit_codes);
+}
+
+void add_list(CLI::App& app, ListOptions& options, Raw& raw) {
+  CLI::App& command = *app.add_subcommand("list", "List cases, variants or devices");
+  command.require_subcommand(1);
+  using What = ListOptions::What;
+  CLI::App& cases = *command.add_subcommand("cases", "Every case with its shape");
+  add_case_options(cases, options.cases, raw);
+  cases.callback([&options] { options.what = What::cases; });
+  command.add_subcommand("variants", "Every variant with its idea")->callback([&options] {
+    options.what = What::variants;
+  });
+  command.add_subcommand("devices", "What can run them")->callback([&options] {
+    options.what = What::devices;
+  });
+}
+
+void add_inputs(CLI::App& app, InputsOptions& options, Raw& raw) {
+  CLI::App& inputs =
+      *app.add_subcommand("inputs", "Write the inputs of a case as a safetensors file");
+  add_case_options(inputs, options.cases, raw);
+  inputs.add_option("-o,--output", options.output, "The file to write")
+      ->required()
+      ->type_name("FILE");
+  inputs.footer("Example:\n  gdnbench inputs --case short_tail_state --output inputs.safetensors");
+}
+
+void add_compare(CLI::App& app, CompareCommand& command) {
+  CLI::App& compare =
+      *app.add_subcommand("compare", "Compare two result files: is HEAD slower than BASE?");
+  compare.add_option("BASE", command.base, "Results of `gdnbench run --json`")->required();
+  compare.add_option("HEAD", command.head, "Results of `gdnbench run --json`")->required();
+  compare
+      .add_option("--threshold", command.options.threshold_percent,
+                  "Per cent by which a median may change")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  compare
+      .add_option("--thresholds", command.options.thresholds_file,
+                  "YAML with `default: 2` and `cases: {GLOB: per cent}`")
+      ->type_name("FILE");
+  compare.add_flag("--force", command.options.force,
+                   "Compare although device, driver, inputs or schema differ");
+  compare.add_option("--markdown", command.markdown, "Write a table for a pull request")
+      ->type_name("FILE");
+  compare.add_option("--junit", command.junit, "Write JUnit XML for CI")->type_name("FILE");
+  compare.footer(std::string("Example:\n  gdnbench compare main.json branch.json --markdown -\n") +
+                 exit_codes);
+}
+
+// The worker's own command line: not for people.
+void add_worker(CLI::App& app, WorkerOptions& worker) {
+  CLI::App& command = *app.add_subcommand("worker")->group("");
+  add_backend_options(command, worker);
+  add_sampling_options(command, worker);
+  command.add_option("--inputs", worker.inputs_file);
+  command.add_option("--dump", worker.dump_folder);
+}
+
+void understand_overrides(const Raw& raw, CaseSelection& cases) {
+  for (const std::string& set : raw.sets) {
+    const std::size_t equals = set.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UserError(fmt::format("--set {}: FIELD=VALUE is wanted, e.g. --set tokens=4096", set));
+    cases.overrides.push_back({set.substr(0, equals), set.substr(equals + 1)});
+  }
+  if (!raw.seed.empty()) cases.overrides.push_back({"seed", raw.seed});
+}
+
+void understand_run(const Raw& raw, RunOptions& options) {
+  understand_overrides(raw, options.cases);
+  if (!raw.scopes.empty()) options.scopes.clear();
+  for (const std::string& name : raw.scopes) options.scopes.push_back(scope_named(name));
+  if (!raw.timings.empty()) options.timings.clear();
+  for (const std::string& name : raw.timings) options.timings.push_back(timing_named(name));
+  options.lab_score = raw.what == "lab";
+  const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
+  if (!options.worker.inputs_file.empty() && selects_cases)
+    throw UserError("--inputs takes the place of --case, --set and --seed; leave those out");
+}
+
+// A misspelt option or command, with the one that was probably meant.
+std::string suggestion(const CLI::App& app, const std::string& message) {
+  std::vector<std::string> known;
+  const auto collect = [&](const CLI::App& from) {
+    for (const CLI::Option* option : from.get_options())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const CLI::App* sub : from.get_subcommands([](const CLI::App*) { return true; }))
+      if (!sub->get_group().empty()) known.push_back(sub->get_name());
+  };
+  collect(app);
+  for (const CLI::App* sub : app.get_subcommands()) collect(*sub);
+  const std::size_t colon = message.rfind(": ");
+  if (colon == std::string::npos) return "";
+  return did_you_mean(message.substr(colon + 2), known);
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, char** argv) {
+  CLI::App app(
+      "gdnbench: benchmark and check kernels of the Gated DeltaNet prefill forward.\n"
+      "Reads cases, makes their inputs, runs a ladder of kernel variants, checks each against an\n"
+      "fp64 reference, times it, reports and compares.",
+      "gdnbench");
+  app.set_version_flag("--version", fmt::format("gdnbench {} ({})", version_text, revision_text));
+  app.require_subcommand(1);
+  app.footer(
+      "Start here:\n"
+      "  gdnbench run --case short_tail_state     the whole job on one case\n"
+      "  gdnbench list cases                      what there is to run\n"
+      "  gdnbench doctor                          what this machine can do\n"
+      "  gdnbench COMMAND --help                  options and examples");
+
+  Raw raw;
+  RunOptions run;
+  ListOptions list;
+  InputsOptions inputs;
+  CompareCommand compare;
+  WorkCommand work;
+  add_run(app, run, raw);
+  add_list(app, list, raw);
+  add_inputs(app, inputs, raw);
+  add_compare(app, compare);
+  app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
+  add_worker(app, work.worker);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return Leave{app.exit(e)};
+  } catch (const CLI::ParseError& e) {
+    throw UserError(fmt::format(
+        "{}{}\nTry `gdnbench {}--help`.", e.what(), suggestion(app, e.what()),
+        app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " "));
+  }
+  if (app.got_subcommand("run")) {
+    understand_run(raw, run);
+    return run;
+  }
+  if (app.got_subcommand("list")) {
+    understand_overrides(raw, list.cases);
+    return list;
+  }
+  if (app.got_subcommand("inputs")) {
+    understand_overrides(raw, inputs.cases);
+    return inputs;
+  }
+  if (app.got_subcommand("compare")) return compare;
+  if (app.got_subcommand("worker")) return work;
+  return DoctorOptions{};
+}
+
+}  // namespace gdn

@@ -1,0 +1,64 @@
+// The command line as values.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "src/case.hpp"
+#include "src/compare.hpp"
+#include "src/worker.hpp"
+
+namespace gdn {
+
+// Which cases a command is about.
+struct CaseSelection {
+  std::vector<std::string> selectors;
+  std::vector<Override> overrides;
+};
+
+struct RunOptions {
+  CaseSelection cases;
+  std::vector<std::string> variants;  // globs over ids; none selects all of the backend
+  std::vector<Scope> scopes = {Scope::core, Scope::forward};
+  std::vector<Timing> timings = {Timing::cold};
+  WorkerOptions worker;
+  bool lab_score = false;
+  std::string json, csv, markdown;  // paths; "" for none, "-" for standard output
+  std::string resume;               // a journal, or ""
+};
+
+struct ListOptions {
+  enum class What { cases, variants, devices } what = What::cases;
+  CaseSelection cases;
+};
+
+struct InputsOptions {
+  CaseSelection cases;
+  std::string output;
+};
+
+struct CompareCommand {
+  std::string base, head;
+  CompareOptions options;
+  std::string markdown, junit;  // paths; "" for none, "-" for standard output
+};
+
+struct DoctorOptions {};
+
+struct WorkCommand {  // what a run starts itself again as
+  WorkerOptions worker;
+};
+
+// The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
+struct Leave {
+  int exit_code = 0;
+};
+
+using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, DoctorOptions,
+                             WorkCommand, Leave>;
+
+// Prints help, version and usage errors itself. Throws UserError for values that contradict.
+Command parse_command_line(int argc, char** argv);
+
+}  // namespace gdn

@@ -1,0 +1,255 @@
+#include "src/report/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "src/report/render.hpp"
+#include "src/report/text.hpp"
+
+namespace gdn {
+namespace {
+
+using Rows = std::vector<const Row*>;
+
+const std::string none = "—";
+
+std::string superscript(std::size_t number) {
+  constexpr std::array digits = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string text;
+  for (const char c : std::to_string(number)) text += digits[static_cast<std::size_t>(c - '0')];
+  return text;
+}
+
+// The flags of a table, numbered as they come.
+class Footnotes {
+ public:
+  std::string mark(const std::vector<std::string>& flags) {
+    std::string marks;
+    for (const std::string& flag : flags) {
+      auto found = std::find(flags_.begin(), flags_.end(), flag);
+      if (found == flags_.end()) found = flags_.insert(flags_.end(), flag);
+      marks += " " + superscript(static_cast<std::size_t>(found - flags_.begin()) + 1);
+    }
+    return marks;
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes;
+    for (std::size_t i = 0; i < flags_.size(); ++i) {
+      const std::string_view meaning = meaning_of_flag(flags_[i]);
+      notes.push_back(fmt::format("{} {}{}{}", superscript(i + 1), printable(flags_[i]),
+                                  meaning.empty() ? "" : ": ", meaning));
+    }
+    return notes;
+  }
+
+ private:
+  std::vector<std::string> flags_;
+};
+
+std::string half_width(const TimeSummary& time) {
+  if (!time.ci95 || time.median <= 0) return none;
+  const double reach = std::max(time.median - time.ci95->first, time.ci95->second - time.median);
+  return "±" + percent(reach / time.median);
+}
+
+std::string errors(const Row& row) {
+  if (!row.error) return none;
+  const auto rms = [](double value) {
+    return std::isfinite(value) ? fmt::format("{:.1e}", value) : std::string("NaN");
+  };
+  return rms(row.error->output_rms) + " / " + rms(row.error->state_rms);
+}
+
+std::string verdict(const Row& row) {
+  std::string text(name_of(row.status));
+  if (row.status == Status::passed && row.error && !row.error->lab_passed) {
+    text += ", outside the lab's bound";
+  }
+  if (!row.reason.empty()) text += ": " + printable(row.reason);
+  return text;
+}
+
+Tone tone_of(Status status) {
+  switch (status) {
+    case Status::passed:
+      return Tone::good;
+    case Status::skipped:
+      return Tone::warning;
+    default:
+      return Tone::bad;
+  }
+}
+
+Line line(const Row& row, double first_s, Footnotes& footnotes) {
+  Line line{{printable(row.variant)}, tone_of(row.status)};
+  if (row.time_s && row.time_s->median > 0) {
+    const double median = row.time_s->median;
+    line.cells.push_back(format_time(median));
+    line.cells.push_back(half_width(*row.time_s));
+    line.cells.push_back(significant(first_s / median, 3) + "×");
+    line.cells.push_back(significant(tflops(row), 3));
+    line.cells.push_back(significant(gigabytes_per_s(row), 3));
+    const auto chunks = static_cast<double>(row.chain_chunks);
+    line.cells.push_back(chunks > 0 ? significant(1e6 * median / chunks, 3) : none);
+  } else {
+    line.cells.resize(7, none);
+  }
+  line.cells.push_back(errors(row));
+  line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
+  return line;
+}
+
+// "129 chunks in a chain, 1.35 GFLOP, 0.0203 GB; inputs 0123456789abcdef", or the shape that the
+// run wrote into its options.
+std::string describe(const Report& report, const std::string& name, const Rows& rows) {
+  std::string shape;
+  const auto shapes = report.options.find("shapes");
+  if (shapes != report.options.end() && shapes->is_object()) {
+    const auto found = shapes->find(name);
+    if (found != shapes->end() && found->is_string()) shape = found->get<std::string>();
+  }
+  const auto described =
+      std::find_if(rows.begin(), rows.end(), [](auto* r) { return r->flop > 0; });
+  if (shape.empty() && described != rows.end()) {
+    const Row& row = **described;
+    shape = fmt::format("{} chunk{} in a chain, {} GFLOP", row.chain_chunks,
+                        row.chain_chunks == 1 ? "" : "s", significant(row.flop / 1e9, 3));
+  }
+  std::vector<std::string> hashes;
+  for (const Row* row : rows) {
+    const bool known = std::find(hashes.begin(), hashes.end(), row->input_hash) != hashes.end();
+    if (!row->input_hash.empty() && !known) hashes.push_back(row->input_hash);
+  }
+  std::string inputs;
+  for (const std::string& hash : hashes) inputs += (inputs.empty() ? "inputs " : ", ") + hash;
+  return printable(shape + (shape.empty() || inputs.empty() ? "" : "; ") + inputs);
+}
+
+Table case_table(const Report& report, const std::string& name, const Rows& rows) {
+  Table table{.title = printable(name),
+              .subtitle = describe(report, name, rows),
+              .columns = {{"variant"},
+                          {"median", true},
+                          {"±", true},
+                          {"gain", true},
+                          {"TFLOP/s", true},
+                          {"GB/s", true},
+                          {"µs/chunk", true},
+                          {"error out / state", true},
+                          {"verdict"}},
+              .groups = {},
+              .notes = {}};
+  std::map<std::pair<Scope, Timing>, Rows> groups;
+  for (const Row* row : rows) groups[{row->scope, row->timing}].push_back(row);
+  Footnotes footnotes;
+  for (const auto& [key, members] : groups) {
+    Group group{fmt::format("{}, {}", name_of(key.first), name_of(key.second)), {}};
+    const auto first = std::find_if(members.begin(), members.end(), [](const Row* row) {
+      return row->time_s && row->time_s->median > 0;
+    });
+    const double first_s = first == members.end() ? 0 : (*first)->time_s->median;
+    for (const Row* row : members) group.lines.push_back(line(*row, first_s, footnotes));
+    table.groups.push_back(std::move(group));
+  }
+  table.notes = footnotes.notes();
+  return table;
+}
+
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::same:
+      return Tone::plain;
+    case Verdict::faster:
+    case Verdict::added:
+      return Tone::good;
+    case Verdict::inconclusive:
+    case Verdict::skipped:
+      return Tone::warning;
+    default:
+      return Tone::bad;
+  }
+}
+
+Line line(const ComparedRow& row) {
+  const auto time = [](double seconds) { return seconds > 0 ? format_time(seconds) : none; };
+  const bool timed = row.base_s > 0 && row.head_s > 0;
+  const auto& interval = row.ratio.interval;
+  return {{printable(row.case_name), printable(row.variant), std::string(name_of(row.scope)),
+           std::string(name_of(row.timing)), time(row.base_s), time(row.head_s),
+           timed ? significant(row.ratio.value, 4) + "×" : none,
+           interval ? fmt::format("{} … {}", significant(interval->first, 4),
+                                  significant(interval->second, 4))
+                    : none,
+           timed ? fmt::format("{:g} %", row.threshold_percent) : none,
+           std::string(name_of(row.verdict)) +
+               (row.reason.empty() ? "" : ": " + printable(row.reason))},
+          tone_of(row.verdict)};
+}
+
+}  // namespace
+
+std::vector<Table> tables(const Report& report) {
+  std::vector<std::pair<std::string, Rows>> cases;
+  for (const Row& row : report.rows) {
+    auto found = std::find_if(cases.begin(), cases.end(),
+                              [&](const auto& entry) { return entry.first == row.case_name; });
+    if (found == cases.end()) found = cases.insert(cases.end(), {row.case_name, {}});
+    found->second.push_back(&row);
+  }
+  std::vector<Table> tables;
+  for (const auto& [name, rows] : cases) tables.push_back(case_table(report, name, rows));
+  return tables;
+}
+
+Table table(const Comparison& comparison) {
+  Table table{.title = "",
+              .subtitle = "",
+              .columns = {{"case"},
+                          {"variant"},
+                          {"scope"},
+                          {"timing"},
+                          {"BASE", true},
+                          {"HEAD", true},
+                          {"HEAD/BASE", true},
+                          {"interval", true},
+                          {"threshold", true},
+                          {"verdict"}},
+              .groups = {{}},
+              .notes = {}};
+  for (const ComparedRow& row : comparison.rows) table.groups[0].lines.push_back(line(row));
+  const bool estimated = std::any_of(comparison.rows.begin(), comparison.rows.end(),
+                                     [](const ComparedRow& row) { return row.ratio.interval; });
+  if (estimated) {
+    table.notes.push_back(
+        fmt::format("the intervals hold for all rows together at 95 % (each by itself at {:.4g} %)",
+                    100 * comparison.confidence));
+  }
+  for (const std::string& warning : comparison.warnings) {
+    table.notes.push_back("warning: " + printable(warning));
+  }
+  return table;
+}
+
+std::string summary(const Comparison& comparison) {
+  std::string text;
+  for (const Verdict verdict : verdicts) {
+    const auto count = std::count_if(comparison.rows.begin(), comparison.rows.end(),
+                                     [&](const ComparedRow& r) { return r.verdict == verdict; });
+    if (count == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name_of(verdict));
+  }
+  if (comparison.timed_rows > 0) {
+    text += fmt::format("; geometric mean of HEAD/BASE {}× over {} timed row{}",
+                        significant(comparison.geomean, 4), comparison.timed_rows,
+                        comparison.timed_rows == 1 ? "" : "s");
+  }
+  return text;
+}
+
+}  // namespace gdn

@@ -1,0 +1,34 @@
+#include "src/result.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "src/error.hpp"
+#include "src/suggest.hpp"
+
+namespace gdn {
+namespace {
+
+template <class Value, std::size_t count>
+Value named(const char* what, const std::string& name, const std::array<Value, count>& values) {
+  std::vector<std::string> known;
+  for (const Value value : values) {
+    if (name_of(value) == name) return value;
+    known.emplace_back(name_of(value));
+  }
+  throw UserError(fmt::format("{}: \"{}\" is none{}; one of {}", what, name,
+                              did_you_mean(name, known), fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+Scope scope_named(const std::string& name) {
+  return named("scope", name, std::array{Scope::core, Scope::forward});
+}
+
+Timing timing_named(const std::string& name) {
+  return named("timing", name, std::array{Timing::cold, Timing::hot, Timing::graph, Timing::lab});
+}
+
+}  // namespace gdn

@@ -1,0 +1,348 @@
+#include "src/workbench.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "kernels/prepare/hash.hpp"
+#include "src/check.hpp"
+#include "src/safetensors.hpp"
+#include "src/statistics.hpp"
+
+namespace gdn {
+namespace {
+
+constexpr std::size_t guard_bytes = 4096;
+constexpr std::size_t kept_samples = 200;
+
+// An instance that did not keep to its contract; the row is `incorrect` with this reason.
+struct Incorrect : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string hexadecimal(std::uint64_t x) { return fmt::format("{:016x}", x); }
+
+template <class T>
+std::vector<T> to_host(Backend& backend, const Guarded& tensor) {
+  std::vector<T> host(tensor.bytes() / sizeof(T));
+  backend.copy_out(host.data(), tensor.as<void>(), tensor.bytes());
+  return host;
+}
+
+Launch set_up(const Instance& instance, const Problem& problem, const Tensors& tensors,
+              const Guarded& workspace) {
+  return instance.setup(problem, tensors, workspace.as<void>());
+}
+
+bool serves(const Variant& variant, Scope scope) {
+  return std::ranges::find(variant.scopes, scope) != variant.scopes.end();
+}
+
+// Why an instance cannot be measured here at all; "" when it can.
+std::string obstacle(const Variant& variant, Scope scope, const Device& device,
+                     const Problem& problem) {
+  if (variant.needs)
+    if (std::string why = variant.needs(device); !why.empty()) return why;
+  if (variant.accepts)
+    if (std::string why = variant.accepts(problem); !why.empty()) return why;
+  if (scope == Scope::core && !serves(variant, Scope::core))
+    return "it does its own preparation: only the forward scope can be timed";
+  return "";
+}
+
+}  // namespace
+
+Guarded::Guarded(Backend& backend, std::size_t bytes)
+    : memory_(backend.allocate(bytes + 2 * guard_bytes)),
+      data_(static_cast<std::byte*>(memory_.get()) + guard_bytes),
+      bytes_(bytes) {
+  backend.fill_nan(memory_.get(), bytes + 2 * guard_bytes);
+}
+
+bool Guarded::intact(Backend& backend) const {
+  std::vector<unsigned char> guard(guard_bytes);
+  for (const std::size_t at : {std::size_t{0}, guard_bytes + bytes_}) {
+    backend.copy_out(guard.data(), static_cast<std::byte*>(memory_.get()) + at, guard_bytes);
+    if (std::ranges::any_of(guard, [](unsigned char byte) { return byte != 0xFF; })) return false;
+  }
+  return true;
+}
+
+std::uint64_t Guarded::hash(Backend& backend) const {
+  const auto host = to_host<std::byte>(backend, *this);
+  return hash_bytes(host.data(), host.size());
+}
+
+Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
+    : backend_(backend), case_(std::move(c)) {
+  const Problem& problem = case_.problem;
+  const auto tokens = static_cast<std::size_t>(problem.tokens());
+  const auto query_rows = tokens * problem.query_heads;
+  const auto value_rows = tokens * problem.value_heads;
+  const auto states =
+      static_cast<std::size_t>(problem.sequences()) * problem.value_heads * head_dim * head_dim;
+  const auto make = [&](std::size_t bytes) { return Guarded(backend, bytes); };
+
+  q_ = make(query_rows * head_dim * sizeof(BFloat16));
+  k_ = make(query_rows * head_dim * sizeof(BFloat16));
+  v_ = make(value_rows * head_dim * sizeof(BFloat16));
+  raw_g_ = make(value_rows * sizeof(float));
+  beta_ = make(value_rows * sizeof(float));
+  if (problem.initial_state) initial_state_ = make(states * sizeof(float));
+
+  const std::vector<Chunk> chunks = problem.chunks();
+  std::vector<std::int32_t> first_chunk(problem.sequences() + 1, 0);
+  for (const Chunk& chunk : chunks) ++first_chunk[chunk.sequence + 1];
+  for (int s = 0; s < problem.sequences(); ++s) first_chunk[s + 1] += first_chunk[s];
+  const auto upload = [&](const auto& host) {
+    Guarded tensor = make(host.size() * sizeof(host[0]));
+    backend.copy_in(tensor.as<void>(), host.data(), tensor.bytes());
+    return tensor;
+  };
+  offsets_ = upload(problem.offsets);
+  chunks_ = upload(chunks);
+  first_chunk_ = upload(first_chunk);
+
+  g_ = make(value_rows * sizeof(float));
+  A_ = make(value_rows * chunk_tokens * sizeof(BFloat16));
+  output_ = make(value_rows * head_dim * sizeof(BFloat16));
+  final_state_ = make(states * sizeof(float));
+
+  tensors_ = {.q = q_.as<BFloat16>(),
+              .k = k_.as<BFloat16>(),
+              .v = v_.as<BFloat16>(),
+              .raw_g = raw_g_.as<float>(),
+              .beta = beta_.as<float>(),
+              .initial_state = initial_state_.as<float>(),
+              .offsets = offsets_.as<std::int32_t>(),
+              .chunks = chunks_.as<Chunk>(),
+              .first_chunk = first_chunk_.as<std::int32_t>(),
+              .g = g_.as<float>(),
+              .A = A_.as<BFloat16>(),
+              .output = output_.as<BFloat16>(),
+              .final_state = final_state_.as<float>()};
+
+  if (file == nullptr) {
+    gates_ = case_.recipe.gates;
+    backend.generate(problem, case_.recipe,
+                     {.q = q_.as<BFloat16>(),
+                      .k = k_.as<BFloat16>(),
+                      .v = v_.as<BFloat16>(),
+                      .raw_g = raw_g_.as<float>(),
+                      .beta = beta_.as<float>(),
+                      .initial_state = initial_state_.as<float>()});
+  } else {
+    keys_normalised_ = file->keys_normalised;
+    const auto load = [&](const Guarded& to, std::span<const std::byte> from) {
+      if (to.bytes() > 0) backend.copy_in(to.as<void>(), from.data(), to.bytes());
+    };
+    load(q_, file->q);
+    load(k_, file->k);
+    load(v_, file->v);
+    load(raw_g_, file->raw_g);
+    load(beta_, file->beta);
+    load(initial_state_, file->initial_state);
+  }
+  input_hash_ = hash_inputs();
+  reference_output_.resize(value_rows * head_dim);
+  reference_state_.resize(states);
+  backend.reference(problem, tensors_, reference_output_.data(), reference_state_.data());
+}
+
+std::vector<const Guarded*> Workbench::inputs() const {
+  std::vector<const Guarded*> all = {&q_, &k_, &v_, &raw_g_, &beta_};
+  if (case_.problem.initial_state) all.push_back(&initial_state_);
+  all.push_back(&offsets_);
+  return all;
+}
+
+std::string Workbench::hash_inputs() {
+  std::uint64_t hash = 0;
+  for (const Guarded* tensor : inputs()) hash = chain_hash(hash, tensor->hash(backend_));
+  return hexadecimal(hash);
+}
+
+std::uint64_t Workbench::hash_results() {
+  return chain_hash(output_.hash(backend_), final_state_.hash(backend_));
+}
+
+std::uint64_t Workbench::hash_prepared() {
+  return chain_hash(g_.hash(backend_), A_.hash(backend_));
+}
+
+void Workbench::poison_results(bool preparation_too) {
+  output_.poison(backend_);
+  final_state_.poison(backend_);
+  if (preparation_too) {
+    g_.poison(backend_);
+    A_.poison(backend_);
+    prepared_.reset();
+  }
+}
+
+void Workbench::verify_surroundings(const Guarded& workspace) {
+  std::vector<std::pair<const char*, const Guarded*>> all = {{"q", &q_},
+                                                             {"k", &k_},
+                                                             {"v", &v_},
+                                                             {"raw_g", &raw_g_},
+                                                             {"beta", &beta_},
+                                                             {"g", &g_},
+                                                             {"A", &A_},
+                                                             {"output", &output_},
+                                                             {"final_state", &final_state_},
+                                                             {"chunks", &chunks_},
+                                                             {"offsets", &offsets_}};
+  if (case_.problem.initial_state) all.emplace_back("initial_state", &initial_state_);
+  if (workspace.bytes() > 0) all.emplace_back("workspace", &workspace);
+  for (const auto& [name, tensor] : all)
+    if (!tensor->intact(backend_)) throw Incorrect(fmt::format("it wrote past an end of {}", name));
+  if (hash_inputs() != input_hash_) throw Incorrect("it wrote into its inputs");
+  if (prepared_ && hash_prepared() != *prepared_) throw Incorrect("it wrote into g or A");
+}
+
+Row blank_row(const Case& c, const Variant& variant, const Instance& instance, Scope scope,
+              Timing timing, Target target) {
+  Row row;
+  row.case_name = c.name;
+  row.variant = variant_id(variant, instance);
+  row.knobs = instance.knobs;
+  row.backend = name_of(target);
+  row.scope = scope;
+  row.timing = timing;
+  row.chain_chunks = c.problem.chain_chunks();
+  row.flop = c.problem.flop();
+  row.bytes = c.problem.bytes(scope);
+  return row;
+}
+
+// One file a row: output, reference and difference, and the same of the final state.
+void Workbench::dump(const MeasureRequest& request, const Row& row) {
+  const Problem& problem = case_.problem;
+  std::filesystem::create_directories(request.dump_folder);
+  const auto output = to_host<BFloat16>(backend_, output_);
+  const auto state = to_host<float>(backend_, final_state_);
+  std::vector<float> output_difference(output.size());
+  std::vector<float> state_difference(state.size());
+  for (std::size_t i = 0; i < output.size(); ++i)
+    output_difference[i] = static_cast<float>(to_float(output[i]) - reference_output_[i]);
+  for (std::size_t i = 0; i < state.size(); ++i)
+    state_difference[i] = static_cast<float>(state[i] - reference_state_[i]);
+
+  const std::vector<std::int64_t> tokens = {problem.tokens(), problem.value_heads, head_dim};
+  const std::vector<std::int64_t> states = {problem.sequences(), problem.value_heads, head_dim,
+                                            head_dim};
+  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  SafeTensors content;
+  content.metadata = {{"case", row.case_name}, {"variant", row.variant}};
+  content.tensors = {{"output", "BF16", tokens, bytes(output)},
+                     {"reference", "F64", tokens, bytes(reference_output_)},
+                     {"difference", "F32", tokens, bytes(output_difference)},
+                     {"final_state", "F32", states, bytes(state)},
+                     {"state_reference", "F64", states, bytes(reference_state_)},
+                     {"state_difference", "F32", states, bytes(state_difference)}};
+  write_safetensors(
+      std::filesystem::path(request.dump_folder) /
+          fmt::format("{}.{}.{}.safetensors", row.case_name, row.variant, name_of(row.scope)),
+      content);
+}
+
+Row Workbench::measure(const MeasureRequest& request) {
+  Row row = blank_row(case_, *request.variant, *request.instance, request.scope, request.timing,
+                      backend_.device().target);
+  row.timer = backend_.timer();
+  row.flush = backend_.flush(request.timing);
+  row.input_hash = input_hash_;
+  if (!keys_normalised_) row.flags.emplace_back("keys_not_normalised");
+  const auto give_up = [&](Status status, const std::string& reason) {
+    row.status = status;
+    row.reason = reason;
+    row.time_s.reset();
+    row.samples_s.clear();
+    row.samples = 0;
+    row.kernels.clear();
+  };
+  if (std::string why = obstacle(*request.variant, request.scope, backend_.device(), case_.problem);
+      !why.empty()) {
+    give_up(Status::skipped, why);
+    return row;
+  }
+  try {
+    row.resources = backend_.resources(*request.instance);
+    check_and_time(request, row);
+  } catch (const Unavailable& e) {
+    give_up(Status::skipped, e.what());
+  } catch (const Incorrect& e) {
+    give_up(Status::incorrect, e.what());
+  } catch (const std::bad_alloc&) {
+    give_up(Status::failed, "out of memory");
+  } catch (const std::exception& e) {
+    give_up(Status::failed, e.what());
+  }
+  return row;
+}
+
+void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
+  const Problem& problem = case_.problem;
+  const auto room = [&](const Instance& instance) {
+    return Guarded(backend_,
+                   instance.workspace_bytes ? instance.workspace_bytes(problem) : std::size_t{0});
+  };
+  const Instance& preparing = preparation(backend_.device().target);
+  const Guarded preparation_workspace = room(preparing);
+  const Launch prepare = set_up(preparing, problem, tensors_, preparation_workspace);
+  const Guarded workspace = room(*request.instance);
+  row.workspace_bytes = workspace.bytes();
+
+  Launch launch = set_up(*request.instance, problem, tensors_, workspace);
+  const bool prepares =
+      request.scope == Scope::forward && !serves(*request.variant, Scope::forward);
+  if (prepares) {
+    launch = [prepare, core = std::move(launch)](Stream stream) {
+      prepare(stream);
+      core(stream);
+    };
+    row.workspace_bytes += preparation_workspace.bytes();
+  } else if (request.scope == Scope::core && !prepared_) {
+    backend_.run(prepare);
+    prepared_ = hash_prepared();
+  }
+  const bool forward = request.scope == Scope::forward;
+
+  // Right, and the same twice, before anything is timed.
+  poison_results(forward);
+  workspace.poison(backend_);
+  backend_.run(launch);
+  const auto output = to_host<BFloat16>(backend_, output_);
+  const auto state = to_host<float>(backend_, final_state_);
+  const Finding finding = check(problem, gates_, {output.data(), state.data()},
+                                {reference_output_.data(), reference_state_.data()});
+  row.error = finding.error;
+  if (!request.dump_folder.empty()) dump(request, row);
+  if (!finding.reason.empty()) throw Incorrect(finding.reason);
+  const std::uint64_t checked = hash_results();
+  const auto recheck = [&](const char* when) {
+    if (hash_results() != checked)
+      throw Incorrect(fmt::format("{}, the result differs from the checked one bit for bit", when));
+  };
+  poison_results(forward);
+  backend_.run(launch);
+  recheck("on a second run");
+  verify_surroundings(workspace);
+
+  poison_results(forward);
+  const std::unique_ptr<Sampler> sampler = backend_.sampler(request.timing, launch);
+  Samples samples = take_samples(*sampler, request.timing, request.sampling,
+                                 [&] { recheck("during the timed runs"); });
+  recheck("after the timed runs");
+  verify_surroundings(workspace);
+
+  row.kernels = backend_.kernel_times(launch);
+  row.time_s = summarize(samples.seconds);
+  row.samples = static_cast<std::int64_t>(samples.seconds.size());
+  row.samples_s = thin(samples.seconds, kept_samples);
+  row.host_s = samples.host_s;
+  row.flags.insert(row.flags.end(), samples.flags.begin(), samples.flags.end());
+}
+
+}  // namespace gdn

@@ -1,0 +1,84 @@
+// One case laid out on a backend: inputs, outputs, reference. Measures instances on it, one row at
+// a time, and lets nothing be timed that is not right.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/backend.hpp"
+#include "src/case.hpp"
+#include "src/inputs.hpp"
+#include "src/timer.hpp"
+
+namespace gdn {
+
+// A tensor between two guards. Everything is NaN until it is written, so what a kernel reads past
+// the end is NaN too; what it writes there is found.
+class Guarded {
+ public:
+  Guarded() = default;
+  Guarded(Backend& backend, std::size_t bytes);
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t bytes() const { return bytes_; }
+  void poison(Backend& backend) const { backend.fill_nan(data_, bytes_); }
+  bool intact(Backend& backend) const;  // the guards
+  std::uint64_t hash(Backend& backend) const;
+
+ private:
+  Memory memory_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+struct MeasureRequest {
+  const Variant* variant = nullptr;
+  const Instance* instance = nullptr;
+  Scope scope = Scope::core;
+  Timing timing = Timing::cold;
+  Sampling sampling;
+  std::string dump_folder;  // "" for none: where output, reference and difference are written
+};
+
+// The row of a request before anything is measured: names, sizes, FLOP and bytes.
+Row blank_row(const Case& c, const Variant& variant, const Instance& instance, Scope scope,
+              Timing timing, Target target);
+
+class Workbench {
+ public:
+  // `file`, when given, brings the inputs; else they are generated from the case.
+  Workbench(Backend& backend, Case c, const InputFile* file);
+
+  const std::string& input_hash() const { return input_hash_; }
+
+  // Never throws for what the instance does: the row says it.
+  Row measure(const MeasureRequest& request);
+
+ private:
+  void check_and_time(const MeasureRequest& request, Row& row);
+  std::vector<const Guarded*> inputs() const;
+  std::string hash_inputs();
+  std::uint64_t hash_results();
+  void poison_results(bool preparation_too);
+  std::uint64_t hash_prepared();
+  void verify_surroundings(const Guarded& workspace);
+  void dump(const MeasureRequest& request, const Row& row);
+
+  Backend& backend_;
+  Case case_;
+  std::optional<Gates> gates_;
+  Guarded q_, k_, v_, raw_g_, beta_, initial_state_;
+  Guarded offsets_, chunks_, first_chunk_;
+  Guarded g_, A_, output_, final_state_;
+  Tensors tensors_;
+  std::string input_hash_;
+  std::optional<std::uint64_t> prepared_;  // hash of g and A, when they are there
+  bool keys_normalised_ = true;
+  std::vector<double> reference_output_, reference_state_;
+};
+
+}  // namespace gdn

@@ -1,0 +1,60 @@
+// Measuring happens in another process, which serves many rows. A hang, a crash or a sticky device
+// error costs the row it happened in and the worker, which is replaced, never the run.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "src/case.hpp"
+#include "src/result.hpp"
+#include "src/timer.hpp"
+
+namespace gdn {
+
+struct WorkerOptions {
+  std::string backend = "auto";
+  int device = 0;
+  std::string inputs_file;  // "" : inputs are generated from the case
+  std::string dump_folder;  // "" : no dump
+  Sampling sampling;
+  double deadline_s = 120;  // for one row, or for laying out one case
+};
+
+// The worker ended, or had to be ended, before it answered. What it says becomes the row's reason.
+struct WorkerDied : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Worker {
+ public:
+  // Starts this program again as a worker and waits until it stands. Throws UserError for what the
+  // user can mend (no such backend or device).
+  explicit Worker(const WorkerOptions& options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  const Device& device() const { return device_; }
+  const nlohmann::json& fingerprint() const { return fingerprint_; }
+
+  // Lays a case out: inputs, g, A and the fp64 reference. Returns the hash of its inputs.
+  std::string load(const Case& c);
+  Row measure(const std::string& variant, Scope scope, Timing timing);
+
+ private:
+  nlohmann::json ask(const nlohmann::json& question);
+  std::string post_mortem();  // waits for the ended process and says how it ended
+
+  WorkerOptions options_;
+  int pid_ = -1;
+  int socket_ = -1;
+  std::string received_;  // bytes after the last whole line
+  Device device_;
+  nlohmann::json fingerprint_;
+};
+
+// The other side: answers on the socket until it is closed. Returns the exit code.
+int serve(const WorkerOptions& options, int socket);
+
+}  // namespace gdn
