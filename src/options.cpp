@@ -23,7 +23,7 @@ struct Raw {  // what CLI11 fills before it is understood
 void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
   command
       .add_option("-c,--case", cases.selectors,
-                  "Cases: names, globs or YAML files; all when not given\n"
+                  "Cases: names, globs or YAML files ('*' is every case)\n"
                   "e.g. short_tail_state 'edges:*' my/case.yaml")
       ->delimiter(',')
       ->type_name("CASE");
@@ -181,6 +181,11 @@ void understand_run(const Raw& raw, RunOptions& options) {
   const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
   if (!options.worker.inputs_file.empty() && selects_cases)
     throw UserError("--inputs takes the place of --case, --set and --seed; leave those out");
+  if (options.worker.inputs_file.empty() && options.resume.empty() &&
+      options.cases.selectors.empty())
+    throw UserError(
+        "--case is missing: --case short_tail_state runs one, --case '*' all of "
+        "`gdnbench list cases`");
 }
 
 // A misspelt option or command, with the one that was probably meant.

@@ -73,9 +73,11 @@ struct ChunkView {
 
 // exp(g_i - g_j) for i >= j, 0 above the diagonal: only differences <= 0 are exponentiated.
 inline Square decay_ratios(const Vector& g) {
-  Square ratio = Square::Zero(g.size(), g.size());
-  for (int i = 0; i < g.size(); ++i)
-    for (int j = 0; j <= i; ++j) ratio(i, j) = std::exp(g(i) - g(j));
+  Square ratio(g.size(), g.size());
+  for (int i = 0; i < g.size(); ++i) {
+    ratio.row(i).head(i + 1) = (g(i) - g.head(i + 1).array()).exp();
+    ratio.row(i).tail(g.size() - i - 1).setZero();
+  }
   return ratio;
 }
 

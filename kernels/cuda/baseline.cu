@@ -15,11 +15,12 @@
 // Bytes a chunk and head. wu: A 8 KiB, V 16, U 16, W 16, K 16 once a query head. chunk_state: W 16,
 // U 16, V̂ 16, S 32, K 16 once a query head. At 4.3 TB/s, 8192 tokens and 16/64 heads: 117 µs and
 // 164 µs. Cycles a chunk of the state kernel: 128 mma of 2048 multiply-adds a warp, ~900, beside
-// 128 KiB out of shared memory, ~1000, and ~400 of conversions: 0.8 µs.
+// 128 KiB out of shared memory, ~1000, and ~400 of conversions: 0.8 µs if all of it overlapped. One
+// warp a scheduler cannot: 610 instructions, and every phase begins with the latency of the last.
 #include "kernels/cuda/chunk_output.cuh"
 #include "kernels/cuda/rungs.hpp"
 
-namespace gdn::gpu {
+namespace gdn::sm80 {
 namespace {
 
 constexpr std::int64_t W_size = 4 * 8 * 32;  // fragments of a chunk and head
@@ -138,7 +139,7 @@ struct ChunkState {
     float value[chunk_tokens];  // exp(g_C − g_i), 1 beyond the end, where V̂ is 0
     alignas(128) float state;   // γ_C
   };
-  struct Shared {  // 82,688 bytes with two stages, 123,648 with three
+  struct Shared {  // 82,688 bytes with two stages, 123,648 with three, 164,608 with four
     Input input[stages];
     Fade fade[2];  // of this chunk and the next
   };
@@ -297,7 +298,7 @@ struct ChunkState {
 };
 
 static_assert(sizeof(Wu::Shared) == 41472);
-static_assert(sizeof(ChunkState<2>::Shared) == 82688 && sizeof(ChunkState<3>::Shared) == 123648);
+static_assert(sizeof(ChunkState<2>::Shared) == 82688 && sizeof(ChunkState<4>::Shared) == 164608);
 
 namespace {
 
@@ -337,6 +338,9 @@ Instance instance() {
 }
 
 }  // namespace
+}  // namespace gdn::sm80
+
+namespace gdn::gpu {
 
 Variant baseline() {
   return {
@@ -349,7 +353,7 @@ Variant baseline() {
             return device.capability < 80 ? "needs compute capability 8.0 or later" : "";
           },
       .accepts = nullptr,
-      .instances = {instance<3>(), instance<2>()}};
+      .instances = {sm80::instance<3>(), sm80::instance<2>(), sm80::instance<4>()}};
 }
 
 }  // namespace gdn::gpu

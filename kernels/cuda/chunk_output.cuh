@@ -13,9 +13,7 @@
 #include "kernels/cuda/place.cuh"
 #include "kernels/sm80/tile.cuh"
 
-namespace gdn::gpu {
-
-using namespace sm80;
+namespace gdn::sm80 {
 
 // What the kernels of a chunked form hand on through memory, as fragments: 32 lanes side by side,
 // 16 bytes each, so that every access of a warp is 512 bytes in a row.
@@ -162,4 +160,4 @@ struct ChunkOutput {
 
 static_assert(sizeof(ChunkOutput::Shared) <= 48 * 1024);
 
-}  // namespace gdn::gpu
+}  // namespace gdn::sm80

@@ -17,12 +17,9 @@ struct Place {
 
   __device__ int query_stride() const { return query_heads * head_dim; }
   __device__ int value_stride() const { return value_heads * head_dim; }
-  __device__ std::int64_t inverse_stride() const {
-    return value_heads * std::int64_t{chunk_tokens};
-  }
+  __device__ int inverse_stride() const { return value_heads * chunk_tokens; }
 
-  // Offsets of the chunk's first row: in q and k; in v and output; in A; of row i in g, raw_g,
-  // beta.
+  // Where the chunk's first row is in q and k, in v and output, in A; row i in g, raw_g and beta.
   __device__ std::int64_t query() const { return (token * query_heads + query_head) * head_dim; }
   __device__ std::int64_t value() const { return (token * value_heads + head) * head_dim; }
   __device__ std::int64_t inverse() const { return (token * value_heads + head) * chunk_tokens; }

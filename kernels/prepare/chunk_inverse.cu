@@ -16,18 +16,16 @@
 // diagonal blocks: with β near 2 and equal keys a series loses every digit.
 //
 // Bytes: 128 written a token and head, 256 read a token and query head; 67 + 34 MB, 24 µs at
-// 4.3 TB/s, for 8192 tokens, 16 query and 64 value heads. Cycles a chunk and head of one CTA alone:
-// ~500 KKᵀ, 300 N, 500 D, 1500 A; a multiprocessor that holds four or more of them hides the
-// latencies and needs ~900: 32 µs on 132 of them.
+// 4.3 TB/s, for 8192 tokens, 16 query and 64 value heads. It is latency that counts: ~1000
+// instructions a head on the busiest warp, most of them waiting for the one before, and four CTAs a
+// multiprocessor to fill the gaps: ~2500 cycles a chunk and head, 90 µs on 132 multiprocessors.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/prepare/preparation.hpp"
 #include "kernels/sm80/tile.cuh"
 
 namespace gdn {
-namespace gpu {
-
-using namespace sm80;
+namespace sm80 {
 
 struct Preparation {
   static constexpr const char* name = "preparation";
@@ -241,7 +239,7 @@ struct Preparation {
 
 static_assert(sizeof(Preparation::Shared) == 28672);
 
-}  // namespace gpu
+}  // namespace sm80
 
 namespace {
 
@@ -251,8 +249,8 @@ int groups_of(const Problem& problem, std::int64_t chunks) {
   throw_on_error(cudaGetDevice(&device), "preparation");
   throw_on_error(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
                  "preparation");
-  const int heads = problem.heads_per_query(), most = gpu::Preparation::heads_at_once;
-  if (chunks * problem.value_heads <= 2 * gpu::Preparation::blocks_per_processor * processors) {
+  const int heads = problem.heads_per_query(), most = sm80::Preparation::heads_at_once;
+  if (chunks * problem.value_heads <= 2 * sm80::Preparation::blocks_per_processor * processors) {
     return heads;
   }
   return (heads + most - 1) / most;
@@ -261,15 +259,15 @@ int groups_of(const Problem& problem, std::int64_t chunks) {
 Launch set_up(const Problem& problem, const Tensors& tensors, void*) {
   const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
   const int groups = groups_of(problem, chunks);
-  return launcher<gpu::Preparation>(chunks * problem.query_heads * groups,
-                                    {tensors, problem.query_heads, problem.value_heads, groups});
+  return launcher<sm80::Preparation>(chunks * problem.query_heads * groups,
+                                     {tensors, problem.query_heads, problem.value_heads, groups});
 }
 
 }  // namespace
 
 const Instance& cuda_preparation() {
   static const Instance instance = {.knobs = {},
-                                    .stages = {stage_of<gpu::Preparation>()},
+                                    .stages = {stage_of<sm80::Preparation>()},
                                     .workspace_bytes = nullptr,
                                     .setup = set_up};
   return instance;

@@ -1,0 +1,107 @@
+// A ladder of variants that are wrong in one way each, beside two that are right. Linked into
+// gdnbench_faulty in the place of kernels/ladder.cpp.
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/variant.hpp"
+
+namespace gdn {
+namespace {
+
+using Fault = void (*)(const Problem& problem, const Tensors& tensors, int launch);
+
+// A variant that computes what is right and then does `fault`, which knows how often it was
+// launched.
+Variant faulty(const char* name, Fault fault) {
+  const Instance right = cpu::chunked().instances.front();
+  Instance instance = right;
+  instance.setup = [right, fault](const Problem& problem, const Tensors& tensors,
+                                  void* workspace) -> Launch {
+    Launch launch = right.setup(problem, tensors, workspace);
+    return [=, launches = 0](Stream stream) mutable {
+      launch(stream);
+      fault(problem, tensors, launches++);
+    };
+  };
+  return {.name = name,
+          .idea = "Wrong on purpose.",
+          .target = Target::cpu,
+          .scopes = {Scope::core},
+          .needs = nullptr,
+          .accepts = nullptr,
+          .instances = {instance}};
+}
+
+[[noreturn]] void hang() {
+  while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+void add(BFloat16& x, float amount) { x = to_bfloat16(to_float(x) + amount); }
+
+Variant knobs() {
+  Variant variant = cpu::xform();
+  variant.name = "knobs";
+  Instance wide = variant.instances.front();
+  wide.knobs = {{"threads", "512"}, {"width", "128"}};
+  Instance narrow = wide;
+  narrow.knobs[0].value = "64";
+  variant.instances = {narrow, wide};
+  return variant;
+}
+
+Variant picky() {
+  Variant variant = cpu::xform();
+  variant.name = "picky";
+  variant.accepts = [](const Problem&) { return std::string("it likes no problem at all"); };
+  return variant;
+}
+
+Variant greedy() {
+  Variant variant = cpu::xform();
+  variant.name = "greedy";
+  variant.instances[0].workspace_bytes = [](const Problem&) { return std::size_t{1} << 60; };
+  return variant;
+}
+
+}  // namespace
+
+std::span<const Variant> ladder() {
+  static const std::vector<Variant> rungs = {
+      cpu::recurrent(),
+      faulty("wrong", [](const Problem&, const Tensors& t, int) { add(t.output[300], 5); }),
+      faulty("nan", [](const Problem&, const Tensors& t, int) { t.output[300] = {0x7FC0}; }),
+      faulty("forgets_state",
+             [](const Problem& p, const Tensors& t, int) {
+               std::memset(t.final_state, 0xFF, sizeof(float) * 128 * 128 * p.value_heads);
+             }),
+      faulty("flaky",
+             [](const Problem&, const Tensors& t, int n) {
+               if (n == 1) add(t.output[7], 0.01F);
+             }),
+      faulty("tires",
+             [](const Problem&, const Tensors& t, int n) {
+               if (n >= 4) add(t.output[7], 0.01F);
+             }),
+      faulty("overruns", [](const Problem& p, const Tensors& t,
+                            int) { t.output[p.tokens() * p.value_heads * 128 + 3] = {0}; }),
+      faulty("underruns", [](const Problem&, const Tensors& t, int) { t.final_state[-1] = 1; }),
+      faulty("scribbles",
+             [](const Problem&, const Tensors& t, int) { const_cast<float*>(t.beta)[0] = 0.5F; }),
+      faulty("throws", [](const Problem&, const Tensors&,
+                          int) { throw std::runtime_error("no launch today"); }),
+      faulty("crashes", [](const Problem&, const Tensors&, int) { std::raise(SIGSEGV); }),
+      faulty("exits", [](const Problem&, const Tensors&, int) { std::_Exit(17); }),
+      faulty("hangs", [](const Problem&, const Tensors&, int) { hang(); }),
+      knobs(),
+      picky(),
+      greedy(),
+      cpu::chunked(),
+  };
+  return rungs;
+}
+
+}  // namespace gdn

@@ -1,0 +1,378 @@
+// The finished program as its users meet it: commands, exit codes, files, kills.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "src/result.hpp"
+#include "tests/process.hpp"
+
+namespace gdn {
+namespace {
+
+using nlohmann::json;
+using test::Ended;
+using test::Folder;
+using test::Process;
+using test::read_file;
+using test::run_program;
+using test::write_text;
+
+constexpr const char* tool = GDNBENCH_TOOL;
+constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
+
+const std::vector<std::string> quick = {"--backend", "cpu",           "--timeout",
+                                        "0.02",      "--min-samples", "6"};
+
+std::vector<std::string> run_arguments(std::vector<std::string> more) {
+  std::vector<std::string> all = {"run"};
+  all.insert(all.end(), quick.begin(), quick.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_TRUE(has(text, part)) << "\"" << part << "\" in:\n" << text
+
+const json& row_of(const json& report, const std::string& variant, const std::string& scope) {
+  for (const json& row : report.at("results"))
+    if (row.at("variant") == variant && row.at("scope") == scope) return row;
+  throw std::runtime_error("no row " + variant + " " + scope);
+}
+
+TEST(Run, DoesTheWholeJob) {
+  Folder folder;
+  const Ended ended = run_program(folder, tool,
+                                  run_arguments({"--case", "short_tail_state", "--json", "r.json",
+                                                 "--csv", "r.csv", "--markdown", "r.md"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "short_tail_state");
+  EXPECT_HAS(ended.err, "[6/6] short_tail_state xform forward cold: passed");  // plain when piped
+  const json report = json::parse(read_file(folder / "r.json"));
+  EXPECT_EQ(report["schema"], "gdnbench/1");
+  ASSERT_EQ(report["results"].size(), 6u);
+  for (const json& row : report["results"]) {
+    EXPECT_EQ(row["status"], "passed") << row.dump();
+    EXPECT_GE(row["samples_s"].size(), 6u);
+    EXPECT_GT(row["time_s"]["median"], 0.0);
+    EXPECT_LE(row["error"]["output_rms"], 4e-3);
+    EXPECT_EQ(row["chain_chunks"], 17);
+    EXPECT_EQ(row["timer"], "clock");
+    EXPECT_HAS(row["flush"].get<std::string>(), "MiB written");
+  }
+  EXPECT_HAS(read_file(folder / "r.csv"), "short_tail_state");
+  EXPECT_HAS(read_file(folder / "r.md"), "| chunked");
+  const Report journal = read_report(folder / "r.json.jsonl");
+  EXPECT_EQ(journal.rows.size(), 6u);
+}
+
+TEST(Run, StandardOutputIsOnlyTheFormatAskedFor) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool,
+      run_arguments({"--case", "edge_lengths:tokens=65", "--variant", "chunked", "--json", "-"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(json::parse(ended.out)["results"].size(), 2u);
+  EXPECT_HAS(ended.err, "edge_lengths:tokens=65");
+}
+
+TEST(Run, GraphIsSkippedWithTheReason) {
+  Folder folder;
+  const Ended ended =
+      run_program(folder, tool,
+                  run_arguments({"--case", "edge_lengths:tokens=1", "--timing", "graph,hot,lab",
+                                 "--variant", "recurrent", "--scope", "core", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json rows = json::parse(read_file(folder / "r.json"))["results"];
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["status"], "skipped");
+  EXPECT_HAS(rows[0]["reason"].get<std::string>(), "no graphs");
+  EXPECT_EQ(rows[1]["status"], "passed");
+  EXPECT_EQ(rows[1]["flush"], "none");
+  EXPECT_EQ(rows[2]["samples"], 100);
+}
+
+TEST(Run, EveryEdgeCasePasses) {
+  Folder folder;
+  const Ended ended = run_program(folder, tool,
+                                  run_arguments({"--case", "edge_lengths,edge_ragged", "--timing",
+                                                 "hot", "--json", "r.json", "--timeout", "0.001"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  for (const json& row : json::parse(read_file(folder / "r.json"))["results"])
+    EXPECT_EQ(row["status"], "passed") << row["case"] << row["variant"] << row["reason"];
+}
+
+struct Refusal {
+  std::vector<std::string> arguments;
+  std::string message;
+};
+
+TEST(Usage, BadCommandLinesAreRefusedWithExitCode4AndTheRemedy) {
+  const std::vector<Refusal> refusals = {
+      {{}, "subcommand"},
+      {{"rum"}, "did you mean \"run\""},
+      {{"run", "--caze", "x"}, "did you mean \"--case\""},
+      {{"run"}, "--case"},
+      {{"run", "--case", "short_tail_stat"}, "did you mean \"short_tail_state\""},
+      {{"run", "--case", "nothing:*"}, "nothing:*"},
+      {{"run", "--case", "missing/file.yaml"}, "missing/file.yaml"},
+      {{"run", "--case", "short_tail_state", "--variant", "chunkd"}, "did you mean \"chunked\""},
+      {{"run", "--case", "short_tail_state", "--scope", "cor"}, "did you mean \"core\""},
+      {{"run", "--case", "short_tail_state", "--timing", "colt"}, "did you mean \"cold\""},
+      {{"run", "--case", "short_tail_state", "--backend", "gpu"}, "--backend"},
+      {{"run", "--case", "short_tail_state", "--min-samples", "0"}, "--min-samples"},
+      {{"run", "--case", "short_tail_state", "--max-noise", "-1"}, "--max-noise"},
+      {{"run", "--case", "short_tail_state", "--timeout", "soon"}, "--timeout"},
+      {{"run", "--case", "short_tail_state", "--set", "tokens"}, "FIELD=VALUE"},
+      {{"run", "--case", "short_tail_state", "--set", "token=5"}, "did you mean \"tokens\""},
+      {{"run", "--case", "short_tail_state", "--set", "tokens=010"}, "--set"},
+      {{"run", "--case", "short_tail_state", "--json", "no/such/folder/r.json"}, "folder"},
+      {{"run", "--inputs", "missing.safetensors"}, "missing.safetensors"},
+      {{"run", "--inputs", "x", "--case", "short_tail_state"}, "--inputs takes the place"},
+      {{"run", "--resume", "missing.jsonl"}, "missing.jsonl"},
+      {{"run", "--case", "short_tail_state", "--device", "-1"}, "--device"},
+      {{"inputs", "--case", "edge_lengths", "--output", "x"}, "one case is wanted"},
+      {{"compare", "a.json"}, "HEAD"},
+      {{"compare", "a.json", "b.json"}, "a.json"},
+      {{"list"}, "subcommand"},
+  };
+  for (const Refusal& refusal : refusals) {
+    Folder folder;
+    const Ended ended = run_program(folder, tool, refusal.arguments);
+    EXPECT_EQ(ended.exit_code, 4) << testing::PrintToString(refusal.arguments) << ended.err;
+    EXPECT_HAS(ended.err, refusal.message);
+    EXPECT_EQ(ended.out, "");
+    EXPECT_TRUE(!std::filesystem::exists(folder / "r.json"));
+  }
+}
+
+TEST(Usage, HelpTeaches) {
+  Folder folder;
+  const Ended help = run_program(folder, tool, {"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_HAS(help.out, "gdnbench run --case short_tail_state");
+  EXPECT_FALSE(has(help.out, "worker"));
+  EXPECT_HAS(run_program(folder, tool, {"run", "--help"}).out, "Exit codes");
+  EXPECT_HAS(run_program(folder, tool, {"--version"}).out, "gdnbench 0.1.0 (");
+  EXPECT_HAS(run_program(folder, tool, {"list", "cases"}).out, "wide_gva_state");
+  EXPECT_HAS(run_program(folder, tool, {"list", "variants"}).out, "xform");
+  EXPECT_HAS(run_program(folder, tool, {"list", "devices"}).out, "cpu");
+  EXPECT_HAS(run_program(folder, tool, {"doctor"}).out, "CPU backend");
+}
+
+TEST(Inputs, AFileStandsForItsCase) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool,
+                        {"inputs", "--case", "edge_ragged:sequences=0+64+0+7:initial_state=true",
+                         "--output", "in.safetensors"})
+                .exit_code,
+            0);
+  const Ended from_file =
+      run_program(folder, tool, run_arguments({"--inputs", "in.safetensors", "--json", "f.json"}));
+  EXPECT_EQ(from_file.exit_code, 0) << from_file.err;
+  const Ended from_case =
+      run_program(folder, tool,
+                  run_arguments({"--case", "edge_ragged:sequences=0+64+0+7:initial_state=true",
+                                 "--json", "c.json"}));
+  EXPECT_EQ(from_case.exit_code, 0) << from_case.err;
+  const json file = json::parse(read_file(folder / "f.json"))["results"];
+  const json generated = json::parse(read_file(folder / "c.json"))["results"];
+  ASSERT_EQ(file.size(), generated.size());
+  EXPECT_EQ(file[0]["case"], "file:in");
+  EXPECT_EQ(file[0]["input_hash"], generated[0]["input_hash"]);
+  EXPECT_EQ(file[0]["error"]["output_rms"], generated[0]["error"]["output_rms"]);
+}
+
+TEST(Dump, HoldsOutputReferenceAndDifference) {
+  Folder folder;
+  const Ended ended =
+      run_program(folder, tool,
+                  run_arguments({"--case", "edge_lengths:tokens=3", "--variant", "chunked",
+                                 "--scope", "core", "--dump", "dumped"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string text =
+      read_file(folder / "dumped/edge_lengths:tokens=3.chunked.core.safetensors");
+  for (const char* name : {"\"output\"", "\"reference\"", "\"difference\"", "\"final_state\""})
+    EXPECT_TRUE(has(text, name)) << name;
+}
+
+// Each fault costs its own row, with the reason, and nothing else.
+TEST(Faults, EachCostsItsOwnRow) {
+  Folder folder;
+  const Ended ended =
+      run_program(folder, faulty_tool,
+                  run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
+                                 "hot", "--deadline", "3", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const std::vector<std::tuple<std::string, std::string, std::string>> expected = {
+      {"recurrent", "passed", ""},
+      {"wrong", "incorrect", "off by"},
+      {"nan", "incorrect", "not a finite number"},
+      {"forgets_state", "incorrect", "state"},
+      {"flaky", "incorrect", "second run"},
+      {"tires", "incorrect", "timed runs"},
+      {"overruns", "incorrect", "past an end of output"},
+      {"underruns", "incorrect", "past an end of final_state"},
+      {"scribbles", "incorrect", "inputs"},
+      {"throws", "failed", "no launch today"},
+      {"crashes", "failed", "Segmentation fault"},
+      {"exits", "failed", "exit code 17"},
+      {"hangs", "failed", "no answer within 3 s"},
+      {"knobs:threads=64:width=128", "passed", ""},
+      {"knobs:threads=512:width=128", "passed", ""},
+      {"picky", "skipped", "likes no problem"},
+      {"greedy", "failed", "out of memory"},
+      {"chunked", "passed", ""},
+  };
+  EXPECT_EQ(report["results"].size(), expected.size());
+  for (const auto& [variant, status, reason] : expected) {
+    const json& row = row_of(report, variant, "core");
+    EXPECT_EQ(row["status"], status) << variant << ": " << row["reason"];
+    EXPECT_HAS(row.value("reason", ""), reason);
+    EXPECT_EQ(row["time_s"].is_null(), status != "passed") << variant;
+  }
+}
+
+TEST(Faults, IdsAreFilters) {
+  Folder folder;
+  const auto rows = [&](const std::string& filter) {
+    const Ended ended = run_program(folder, faulty_tool,
+                                    run_arguments({"--case", "edge_lengths:tokens=1", "--scope",
+                                                   "core", "--variant", filter, "--json", "-"}));
+    std::vector<std::string> ids;
+    for (const json& row : json::parse(ended.out)["results"]) ids.push_back(row["variant"]);
+    return ids;
+  };
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(rows("knobs:threads=64:width=128"), Ids{"knobs:threads=64:width=128"});
+  EXPECT_EQ(rows("knobs"), (Ids{"knobs:threads=64:width=128", "knobs:threads=512:width=128"}));
+  EXPECT_EQ(rows("knobs:threads=512*"), Ids{"knobs:threads=512:width=128"});
+}
+
+std::vector<std::string> keys_of(const std::string& path) {
+  std::vector<std::string> keys;
+  for (const Row& row : read_report(path).rows) keys.push_back(row_key(row));
+  return keys;
+}
+
+// kill -9 at random moments: after --resume the rows are those of an uninterrupted run.
+TEST(Resume, LosesAndDoublesNothing) {
+  const std::vector<std::string> arguments =
+      run_arguments({"--case", "edge_lengths", "--timing", "hot", "--json", "r.json"});
+  Folder whole;
+  ASSERT_EQ(run_program(whole, tool, arguments).exit_code, 0);
+  const std::vector<std::string> expected = keys_of(whole / "r.json");
+  ASSERT_EQ(expected.size(), 138u);
+
+  std::mt19937 random(20);
+  Folder folder;
+  int kills = 0;
+  std::vector<std::string> next = arguments;
+  while (kills < 200) {
+    Process process(folder, tool, next);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30 + random() % 900));
+    process.kill_now();
+    const Ended ended = process.wait();
+    if (ended.exit_code != 128 + SIGKILL) {
+      EXPECT_EQ(ended.exit_code, 0) << ended.err;
+      break;
+    }
+    ++kills;
+    const bool started = std::filesystem::exists(folder / "r.json.jsonl") &&
+                         has(read_file(folder / "r.json.jsonl"), "\n");
+    next = started ? std::vector<std::string>{"run", "--resume", "r.json.jsonl"} : arguments;
+  }
+  EXPECT_GE(kills, 3);
+  EXPECT_EQ(keys_of(folder / "r.json"), expected);
+  EXPECT_EQ(keys_of(folder / "r.json.jsonl"), expected);
+}
+
+// A line torn by the kill is measured again.
+TEST(Resume, GoesOnAfterATornLine) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool,
+                        run_arguments({"--case", "edge_lengths:tokens=1", "--json", "r.json"}))
+                .exit_code,
+            0);
+  const std::vector<std::string> expected = keys_of(folder / "r.json");
+  std::string journal = read_file(folder / "r.json.jsonl");
+  std::filesystem::remove(folder / "r.json");
+  std::size_t cut = 0;
+  for (int line = 0; line < 3; ++line) cut = journal.find('\n', cut) + 1;
+  write_text(folder / "r.json.jsonl", journal.substr(0, cut + 40));
+  const Ended ended = run_program(folder, tool, {"run", "--resume", "r.json.jsonl"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(keys_of(folder / "r.json"), expected);
+}
+
+TEST(Resume, RefusesTheJournalOfAnotherBuildAndKeepsIt) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool,
+                        run_arguments({"--case", "edge_lengths:tokens=1", "--json", "r.json"}))
+                .exit_code,
+            0);
+  std::string journal = read_file(folder / "r.json.jsonl");
+  const std::size_t at = journal.find("\"binary_hash\":\"") + 15;
+  journal[at] = journal[at] == '0' ? '1' : '0';
+  write_text(folder / "other.jsonl", journal);
+  const Ended ended = run_program(folder, tool, {"run", "--resume", "other.jsonl"});
+  EXPECT_EQ(ended.exit_code, 4);
+  EXPECT_HAS(ended.err, "binary_hash");
+  EXPECT_EQ(read_file(folder / "other.jsonl"), journal);
+}
+
+TEST(Resume, AnUnfinishedJournalIsNotOverwritten) {
+  Folder folder;
+  const std::vector<std::string> arguments =
+      run_arguments({"--case", "edge_lengths:tokens=1", "--json", "r.json"});
+  ASSERT_EQ(run_program(folder, tool, arguments).exit_code, 0);
+  EXPECT_EQ(run_program(folder, tool, arguments).exit_code, 0);  // a finished one is
+  std::string journal = read_file(folder / "r.json.jsonl");
+  journal.erase(journal.find("{\"finished\""));
+  write_text(folder / "r.json.jsonl", journal);
+  const Ended ended = run_program(folder, tool, arguments);
+  EXPECT_EQ(ended.exit_code, 4);
+  EXPECT_HAS(ended.err, "--resume r.json.jsonl");
+  EXPECT_EQ(read_file(folder / "r.json.jsonl"), journal);
+}
+
+TEST(Compare, ExitCodesOfTheCommand) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool,
+                        run_arguments({"--case", "edge_lengths:tokens=64", "--json", "base.json"}))
+                .exit_code,
+            0);
+  json head = json::parse(read_file(folder / "base.json"));
+  const auto compare = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"compare", "base.json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(folder, tool, all);
+  };
+  EXPECT_EQ(compare({"base.json"}).exit_code, 0);
+  for (json& sample : head["results"][0]["samples_s"]) sample = sample.get<double>() * 10;
+  for (const char* field : {"median", "q1", "q3", "min"})
+    head["results"][0]["time_s"][field] = head["results"][0]["time_s"][field].get<double>() * 10;
+  write_text(folder / "slow.json", head.dump());
+  EXPECT_EQ(compare({"slow.json", "--junit", "j.xml", "--markdown", "m.md"}).exit_code, 1);
+  EXPECT_HAS(read_file(folder / "j.xml"), "<testsuite");
+  EXPECT_HAS(read_file(folder / "m.md"), "slower");
+  head["results"].erase(head["results"].begin());
+  write_text(folder / "missing_row.json", head.dump());
+  EXPECT_EQ(compare({"missing_row.json"}).exit_code, 2);
+  head["fingerprint"]["device"]["name"] = "another";
+  write_text(folder / "other.json", head.dump());
+  EXPECT_EQ(compare({"other.json"}).exit_code, 4);
+  write_text(folder / "cut.json", head.dump().substr(0, 200));
+  EXPECT_EQ(compare({"cut.json"}).exit_code, 4);
+  EXPECT_EQ(compare({"nowhere.json"}).exit_code, 4);
+}
+
+}  // namespace
+}  // namespace gdn
