@@ -1,10 +1,13 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "src/backend.hpp"
 #include "src/reference.hpp"
@@ -24,15 +27,25 @@ std::string processor_name() {
   return "CPU";
 }
 
+// Of one instance of the cache, as a core sees it: sysconf adds up those of a whole socket.
 std::size_t last_level_cache() {
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : 32 * mebibyte;
+  std::size_t largest = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) +
+                       "/size");
+    std::size_t kibibytes = 0;
+    if (file >> kibibytes) largest = std::max(largest, kibibytes << 10);  // "32768K"
+  }
+  if (largest == 0)
+    largest = static_cast<std::size_t>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  return largest == 0 ? 32 * mebibyte : std::min(largest, 128 * mebibyte);
 }
 
 class ClockSampler : public Sampler {
  public:
-  ClockSampler(Launch launch, std::size_t flush_bytes, int warm_ups)
-      : launch_(std::move(launch)), flushed_(flush_bytes) {
+  // `flushed` is written before each sample; empty for none.
+  ClockSampler(Launch launch, std::span<std::byte> flushed, int warm_ups)
+      : launch_(std::move(launch)), flushed_(flushed) {
     for (int i = 0; i < warm_ups; ++i) launch_(nullptr);
   }
 
@@ -48,7 +61,7 @@ class ClockSampler : public Sampler {
 
  private:
   Launch launch_;
-  std::vector<std::byte> flushed_;
+  std::span<std::byte> flushed_;
   unsigned char pattern_ = 0;
   double last_s_ = 0;
 };
@@ -111,11 +124,12 @@ class CpuBackend : public Backend {
       case Timing::graph:
         throw Unavailable("the CPU backend has no graphs to replay");
       case Timing::cold:
-        return std::make_unique<ClockSampler>(launch, flush_bytes(), 1);
+        flush_buffer_.resize(flush_bytes());
+        return std::make_unique<ClockSampler>(launch, flush_buffer_, 1);
       case Timing::hot:
-        return std::make_unique<ClockSampler>(launch, 0, 1);
+        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, 1);
       case Timing::lab:
-        return std::make_unique<ClockSampler>(launch, 0, lab_warm_ups);
+        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, lab_warm_ups);
     }
     throw Unavailable("unknown timing mode");
   }
@@ -127,6 +141,7 @@ class CpuBackend : public Backend {
   std::size_t flush_bytes() const { return 2 * device_.cache_bytes; }
 
   Device device_;
+  std::vector<std::byte> flush_buffer_;
 };
 
 }  // namespace

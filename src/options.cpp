@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <revision.hpp>
+#include <sstream>
 
 #include "src/error.hpp"
 #include "src/suggest.hpp"
@@ -188,20 +190,34 @@ void understand_run(const Raw& raw, RunOptions& options) {
         "`gdnbench list cases`");
 }
 
-// A misspelt option or command, with the one that was probably meant.
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!sub->get_group().empty()) names.push_back(sub->get_name());
+  return names;
+}
+
+// For a misspelt option in one of CLI11's messages: the one that was probably meant.
 std::string suggestion(const CLI::App& app, const std::string& message) {
   std::vector<std::string> known;
-  const auto collect = [&](const CLI::App& from) {
-    for (const CLI::Option* option : from.get_options())
+  for (const CLI::App* sub : app.get_subcommands())
+    for (const CLI::Option* option : sub->get_options())
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-    for (const CLI::App* sub : from.get_subcommands([](const CLI::App*) { return true; }))
-      if (!sub->get_group().empty()) known.push_back(sub->get_name());
-  };
-  collect(app);
-  for (const CLI::App* sub : app.get_subcommands()) collect(*sub);
-  const std::size_t colon = message.rfind(": ");
-  if (colon == std::string::npos) return "";
-  return did_you_mean(message.substr(colon + 2), known);
+  std::istringstream words(message);
+  for (std::string word; words >> word;)
+    if (word.starts_with("--"))
+      if (std::string meant = did_you_mean(word, known); !meant.empty()) return meant;
+  return "";
+}
+
+// CLI11 says of a misspelt command only that one is missing.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const std::vector<std::string> known = commands_of(app);
+  const std::string word = argv[1];
+  if (word == "worker" || std::ranges::find(known, word) != known.end()) return;
+  throw UserError(fmt::format("{}: there is no such command{}; there are {}", excerpt(word),
+                              did_you_mean(word, known), fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -233,6 +249,7 @@ Command parse_command_line(int argc, char** argv) {
   add_compare(app, compare);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
   add_worker(app, work.worker);
+  refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

@@ -133,7 +133,11 @@ class Bench {
     try {
       lay_out(*planned.c);
       row.input_hash = input_hash_;
-      return worker_->measure(row.variant, planned.scope, planned.timing);
+      Row measured = worker_->measure(row.variant, planned.scope, planned.timing);
+      // What went wrong may have written anywhere: the next row gets a fresh case.
+      if (measured.status == Status::incorrect || measured.status == Status::failed)
+        laid_out_ = nullptr;
+      return measured;
     } catch (const WorkerDied& e) {
       row.reason = e.what();
       worker_.reset();

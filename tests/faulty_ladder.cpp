@@ -88,9 +88,11 @@ std::span<const Variant> ladder() {
              }),
       faulty("overruns", [](const Problem& p, const Tensors& t,
                             int) { t.output[p.tokens() * p.value_heads * 128 + 3] = {0}; }),
-      faulty("underruns", [](const Problem&, const Tensors& t, int) { t.final_state[-1] = 1; }),
+      faulty("underruns", [](const Problem&, const Tensors& t, int) { t.g[-1] = 1; }),
       faulty("scribbles",
-             [](const Problem&, const Tensors& t, int) { const_cast<float*>(t.beta)[0] = 0.5F; }),
+             [](const Problem&, const Tensors& t, int) {
+               const_cast<float*>(t.raw_g)[0] = -1;  // which the core scope does not read
+             }),
       faulty("throws", [](const Problem&, const Tensors&,
                           int) { throw std::runtime_error("no launch today"); }),
       faulty("crashes", [](const Problem&, const Tensors&, int) { std::raise(SIGSEGV); }),
