@@ -1,5 +1,6 @@
 // The ladder: every variant of this build, from the plainest to the fastest. One line a rung.
 #include "kernels/cpu/cpu.hpp"
+#include "kernels/cuda/rungs.hpp"
 #include "kernels/variant.hpp"
 
 namespace gdn {
@@ -9,6 +10,9 @@ std::span<const Variant> ladder() {
       cpu::recurrent(),
       cpu::chunked(),
       cpu::xform(),
+#ifdef GDNBENCH_WITH_CUDA
+      gpu::baseline(),
+#endif
   };
   return rungs;
 }

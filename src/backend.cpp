@@ -8,18 +8,17 @@
 
 namespace gdn {
 
-std::unique_ptr<Backend> make_backend(const std::string& name, int device) {
-  if (name == "cpu") return make_cpu_backend();
+std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
+  if (options.name == "cpu") return make_cpu_backend(options);
 #ifdef GDNBENCH_WITH_CUDA
-  const std::string obstacle = cuda_obstacle(device);
-  if (obstacle.empty()) return make_cuda_backend(device);
+  const std::string obstacle = cuda_obstacle(options.device);
+  if (obstacle.empty()) return make_cuda_backend(options);
 #else
-  (void)device;
   const std::string obstacle =
       "this build has no CUDA backend: configure with -DGDNBENCH_CUDA=ON where nvcc is";
 #endif
-  if (name == "cuda") throw UserError("--backend cuda: " + obstacle);
-  return make_cpu_backend();
+  if (options.name == "cuda") throw UserError("--backend cuda: " + obstacle);
+  return make_cpu_backend(options);
 }
 
 }  // namespace gdn

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/prepare/generate.hpp"
 #include "kernels/variant.hpp"
@@ -20,8 +23,23 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Which backend, and how it is driven.
+struct BackendOptions {
+  std::string name = "auto";  // cuda where a usable device is, else cpu
+  int device = 0;
+  std::string timer = "auto";     // events; cupti: the headline from CUPTI, or an error; auto: both
+  std::string schedule = "auto";  // how the host waits for the device: spin, yield, blocking
+  int batch = 1;                  // launches per sample, one synchronisation for all of them
+};
+
 // Owned bytes of a backend.
 using Memory = std::unique_ptr<void, std::function<void(void*)>>;
+
+struct KernelPass {
+  std::vector<KernelTime> kernels;  // medians, in order of launch
+  std::optional<double> span_s;     // median
+  double offset_s = 0;              // by which the timer's figure for an empty kernel is longer
+};
 
 class Backend {
  public:
@@ -35,6 +53,7 @@ class Backend {
   virtual void fill_nan(void* to, std::size_t bytes) = 0;  // 0xFF: NaN as bf16, fp32 and fp64
   virtual void copy_in(void* to, const void* from, std::size_t bytes) = 0;   // from host memory
   virtual void copy_out(void* to, const void* from, std::size_t bytes) = 0;  // to host memory
+  virtual std::uint64_t hash(const void* data, std::size_t bytes) = 0;       // see hash.hpp
 
   virtual void generate(const Problem& problem, const Recipe& recipe, const InputTensors& to) = 0;
   // The fp64 recurrence on the backend's tensors; results in host memory (see reference.hpp).
@@ -47,14 +66,19 @@ class Backend {
   virtual std::string flush(Timing timing) const = 0;  // "none", "64 MiB written"
   // Warms the launch up and samples it. Throws Unavailable for a mode that the backend lacks.
   virtual std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) = 0;
-  // Pass of its own for time by kernel; empty where the backend cannot tell.
-  virtual std::vector<KernelTime> kernel_times(const Launch& launch) = 0;
+  // A pass of its own over the same launch: time by kernel, and of the span from the first one's
+  // start to the last one's end. Empty where the backend cannot tell.
+  virtual KernelPass kernel_pass(Timing timing, const Launch& launch) = 0;
+  // What an empty kernel takes by the backend's timer: the part of a time that is not the kernel's.
+  virtual double timer_offset_s() = 0;
   virtual nlohmann::json resources(const Instance& instance) = 0;
+  // Profilers that wait for it record from the first call to the second.
+  virtual void profiler_range(bool /*begins*/) {}
 };
 
-// "auto" is cuda where a usable device is, else cpu. Throws UserError with the reason.
-std::unique_ptr<Backend> make_backend(const std::string& name, int device);
+// Throws UserError when there is no such backend or device, with the reason.
+std::unique_ptr<Backend> make_backend(const BackendOptions& options);
 
-std::unique_ptr<Backend> make_cpu_backend();
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options = {});
 
 }  // namespace gdn

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/prepare/hash.hpp"
 #include "src/backend.hpp"
+#include "src/error.hpp"
 #include "src/reference.hpp"
 #include "src/statistics.hpp"
 
@@ -44,16 +46,16 @@ std::size_t last_level_cache() {
 class ClockSampler : public Sampler {
  public:
   // `flushed` is written before each sample; empty for none.
-  ClockSampler(Launch launch, std::span<std::byte> flushed, int warm_ups)
-      : launch_(std::move(launch)), flushed_(flushed) {
+  ClockSampler(Launch launch, std::span<std::byte> flushed, int warm_ups, int batch)
+      : launch_(std::move(launch)), flushed_(flushed), batch_(batch) {
     for (int i = 0; i < warm_ups; ++i) launch_(nullptr);
   }
 
   void take(std::vector<double>& samples_s) override {
     if (!flushed_.empty()) std::memset(flushed_.data(), ++pattern_, flushed_.size());
     const Clock::time_point start = Clock::now();
-    launch_(nullptr);
-    last_s_ = std::chrono::duration<double>(Clock::now() - start).count();
+    for (int i = 0; i < batch_; ++i) launch_(nullptr);
+    last_s_ = std::chrono::duration<double>(Clock::now() - start).count() / batch_;
     samples_s.push_back(last_s_);
   }
 
@@ -62,13 +64,16 @@ class ClockSampler : public Sampler {
  private:
   Launch launch_;
   std::span<std::byte> flushed_;
+  int batch_;
   unsigned char pattern_ = 0;
   double last_s_ = 0;
 };
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend() {
+  explicit CpuBackend(const BackendOptions& options) : batch_(options.batch) {
+    if (options.timer == "cupti")
+      throw UserError("--timer cupti: the CPU backend has only the clock");
     device_.target = Target::cpu;
     device_.name = processor_name();
     device_.processors = static_cast<int>(std::thread::hardware_concurrency());
@@ -102,6 +107,10 @@ class CpuBackend : public Backend {
     std::memcpy(to, from, bytes);
   }
 
+  std::uint64_t hash(const void* data, std::size_t bytes) override {
+    return hash_bytes(data, bytes);
+  }
+
   void generate(const Problem& problem, const Recipe& recipe, const InputTensors& to) override {
     generate_on_cpu(problem, recipe, to);
   }
@@ -125,27 +134,31 @@ class CpuBackend : public Backend {
         throw Unavailable("the CPU backend has no graphs to replay");
       case Timing::cold:
         flush_buffer_.resize(flush_bytes());
-        return std::make_unique<ClockSampler>(launch, flush_buffer_, 1);
+        return std::make_unique<ClockSampler>(launch, flush_buffer_, 1, batch_);
       case Timing::hot:
-        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, 1);
+        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, 1, batch_);
       case Timing::lab:
-        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, lab_warm_ups);
+        return std::make_unique<ClockSampler>(launch, std::span<std::byte>{}, lab_warm_ups, batch_);
     }
     throw Unavailable("unknown timing mode");
   }
 
-  std::vector<KernelTime> kernel_times(const Launch&) override { return {}; }
+  KernelPass kernel_pass(Timing, const Launch&) override { return {}; }
+  double timer_offset_s() override { return 0; }
   nlohmann::json resources(const Instance&) override { return nlohmann::json::object(); }
 
  private:
   std::size_t flush_bytes() const { return 2 * device_.cache_bytes; }
 
+  int batch_;
   Device device_;
   std::vector<std::byte> flush_buffer_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
 
 }  // namespace gdn

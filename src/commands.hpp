@@ -10,6 +10,7 @@ int run(const RunOptions& options);
 int list(const ListOptions& options);
 int inputs(const InputsOptions& options);
 int compare(const CompareCommand& command);
+int profile(const ProfileOptions& options);
 int doctor(const DoctorOptions& options);
 
 }  // namespace gdn

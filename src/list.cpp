@@ -61,11 +61,11 @@ int list(const ListOptions& options) {
       list_cases(options.cases, cpu->device().memory_bytes);
       break;
     case ListOptions::What::variants:
-      list_variants(make_backend("auto", 0)->device());
+      list_variants(make_backend({})->device());
       break;
     case ListOptions::What::devices:
       print_device(*cpu);
-      if (const auto best = make_backend("auto", 0); best->device().target == Target::cuda)
+      if (const auto best = make_backend({}); best->device().target == Target::cuda)
         print_device(*best);
       break;
   }

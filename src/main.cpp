@@ -10,17 +10,14 @@
 
 namespace {
 
-constexpr int worker_socket = 3;
-
 struct Execute {
   int operator()(const gdn::RunOptions& options) const { return gdn::run(options); }
   int operator()(const gdn::ListOptions& options) const { return gdn::list(options); }
   int operator()(const gdn::InputsOptions& options) const { return gdn::inputs(options); }
   int operator()(const gdn::CompareCommand& command) const { return gdn::compare(command); }
+  int operator()(const gdn::ProfileOptions& options) const { return gdn::profile(options); }
   int operator()(const gdn::DoctorOptions& options) const { return gdn::doctor(options); }
-  int operator()(const gdn::WorkCommand& work) const {
-    return gdn::serve(work.worker, worker_socket);
-  }
+  int operator()(const gdn::WorkCommand&) const { return gdn::serve(gdn::worker_socket); }
   int operator()(const gdn::Leave& leave) const { return leave.exit_code; }
 };
 

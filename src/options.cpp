@@ -37,12 +37,29 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
       ->type_name("N");
 }
 
-void add_backend_options(CLI::App& command, WorkerOptions& worker) {
-  command.add_option("--backend", worker.backend, "auto (cuda where a device is), cpu or cuda")
+void add_backend_options(CLI::App& command, BackendOptions& backend) {
+  command.add_option("--backend", backend.name, "auto (cuda where a device is), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  command.add_option("-d,--device", worker.device, "Number of the device, as nvidia-smi counts")
+  command.add_option("-d,--device", backend.device, "Number of the device, as nvidia-smi counts")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_timer_options(CLI::App& command, BackendOptions& backend) {
+  command
+      .add_option("--timer", backend.timer,
+                  "events: CUDA events alone · cupti: the headline from CUPTI, an error without it ·\n"
+                  "auto: events for the headline, CUPTI for kernels where it can be had")
+      ->check(CLI::IsMember({"auto", "events", "cupti"}))
+      ->capture_default_str();
+  command.add_option("--schedule", backend.schedule, "How the host waits for the device")
+      ->check(CLI::IsMember({"auto", "spin", "yield", "blocking"}))
+      ->capture_default_str();
+  command
+      .add_option("--batch", backend.batch,
+                  "Launches per sample with one synchronisation; the sample is their mean")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
 
@@ -77,7 +94,8 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                  "A safetensors file of your own instead of cases: q k v raw_g beta\n"
                  "[initial_state] [cu_seqlens]")
       ->type_name("FILE");
-  add_backend_options(run, options.worker);
+  add_backend_options(run, options.worker.backend);
+  add_timer_options(run, options.worker.backend);
   add_sampling_options(run, options.worker);
   run.add_option("--deadline", options.worker.deadline_s,
                  "Seconds after which a row that hangs is ended")
@@ -154,13 +172,24 @@ void add_compare(CLI::App& app, CompareCommand& command) {
                  exit_codes);
 }
 
-// The worker's own command line: not for people.
-void add_worker(CLI::App& app, WorkerOptions& worker) {
-  CLI::App& command = *app.add_subcommand("worker")->group("");
-  add_backend_options(command, worker);
-  add_sampling_options(command, worker);
-  command.add_option("--inputs", worker.inputs_file);
-  command.add_option("--dump", worker.dump_folder);
+void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
+  CLI::App& profile = *app.add_subcommand(
+      "profile", "Launch one variant on one case a few times, marked for nsys and ncu");
+  add_case_options(profile, options.cases, raw);
+  profile
+      .add_option("-v,--variant", options.variants, "The variant, by its id or a glob that selects one")
+      ->delimiter(',')
+      ->type_name("GLOB");
+  profile.add_option("--scope", raw.what, "core (default) or forward");
+  profile.add_option("-n,--iterations", options.iterations, "Launches in the marked range")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  add_backend_options(profile, options.backend);
+  profile.footer(
+      "Inputs, preparation and the check come before the range. Prints the nsys and ncu command\n"
+      "lines that catch just the range.\n"
+      "Example:\n"
+      "  gdnbench profile --case wide_gva_state --variant baseline --iterations 3");
 }
 
 void understand_overrides(const Raw& raw, CaseSelection& cases) {
@@ -242,13 +271,14 @@ Command parse_command_line(int argc, char** argv) {
   ListOptions list;
   InputsOptions inputs;
   CompareCommand compare;
-  WorkCommand work;
+  ProfileOptions profile;
   add_run(app, run, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
   add_compare(app, compare);
+  add_profile(app, profile, raw);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
-  add_worker(app, work.worker);
+  app.add_subcommand("worker")->group("");  // not for people: see worker.hpp
   refuse_unknown_command(app, argc, argv);
   try {
     app.parse(argc, argv);
@@ -272,7 +302,14 @@ Command parse_command_line(int argc, char** argv) {
     return inputs;
   }
   if (app.got_subcommand("compare")) return compare;
-  if (app.got_subcommand("worker")) return work;
+  if (app.got_subcommand("profile")) {
+    understand_overrides(raw, profile.cases);
+    if (profile.cases.selectors.empty())
+      throw UserError("--case is missing: e.g. --case short_tail_state; `gdnbench list cases`");
+    if (!raw.what.empty()) profile.scope = scope_named(raw.what);
+    return profile;
+  }
+  if (app.got_subcommand("worker")) return WorkCommand{};
   return DoctorOptions{};
 }
 

@@ -44,19 +44,25 @@ struct CompareCommand {
   std::string markdown, junit;  // paths; "" for none, "-" for standard output
 };
 
+struct ProfileOptions {
+  CaseSelection cases;
+  std::vector<std::string> variants;  // globs over ids that select one
+  Scope scope = Scope::core;
+  int iterations = 5;
+  BackendOptions backend;
+};
+
 struct DoctorOptions {};
 
-struct WorkCommand {  // what a run starts itself again as
-  WorkerOptions worker;
-};
+struct WorkCommand {};  // what a run starts itself again as
 
 // The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
 struct Leave {
   int exit_code = 0;
 };
 
-using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, DoctorOptions,
-                             WorkCommand, Leave>;
+using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ProfileOptions,
+                             DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

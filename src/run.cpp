@@ -18,7 +18,7 @@
 #include "src/progress.hpp"
 #include "src/report/render.hpp"
 #include "src/score.hpp"
-#include "src/suggest.hpp"
+#include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 
 namespace gdn {
@@ -34,36 +34,6 @@ struct Planned {
   Timing timing;
 };
 
-struct Selected {
-  const Variant* variant;
-  const Instance* instance;
-};
-
-std::vector<Selected> select_variants(const std::vector<std::string>& globs, Target target) {
-  std::vector<Selected> selected;
-  std::vector<std::string> known;
-  std::set<std::string> unused(globs.begin(), globs.end());
-  for (const Variant& variant : ladder()) {
-    if (variant.target != target) continue;
-    for (const Instance& instance : variant.instances) {
-      const std::string id = variant_id(variant, instance);
-      known.push_back(id);
-      bool wanted = globs.empty();
-      for (const std::string& glob : globs)
-        if (glob == variant.name || matches_glob(glob, id)) {
-          wanted = true;
-          unused.erase(glob);
-        }
-      if (wanted) selected.push_back({&variant, &instance});
-    }
-  }
-  if (!unused.empty())
-    throw UserError(fmt::format(
-        "--variant {}: the {} backend has no such variant{}; `gdnbench list variants` shows them",
-        *unused.begin(), name_of(target), did_you_mean(*unused.begin(), known)));
-  return selected;
-}
-
 // The part of the options that decides which rows there are and how they are measured.
 Json to_json(const RunOptions& options) {
   Json overrides = Json::array();
@@ -77,8 +47,11 @@ Json to_json(const RunOptions& options) {
           {"variant", options.variants},
           {"scope", scopes},
           {"timing", timings},
-          {"backend", options.worker.backend},
-          {"device", options.worker.device},
+          {"backend", options.worker.backend.name},
+          {"device", options.worker.backend.device},
+          {"timer", options.worker.backend.timer},
+          {"schedule", options.worker.backend.schedule},
+          {"batch", options.worker.backend.batch},
           {"inputs", options.worker.inputs_file},
           {"min_samples", options.worker.sampling.min_samples},
           {"max_noise_percent", options.worker.sampling.max_noise_percent},
@@ -99,7 +72,7 @@ std::string key_of(const Planned& planned) {
 }
 
 std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case>& cases,
-                               const std::vector<Selected>& selected) {
+                               const std::vector<SelectedVariant>& selected) {
   std::set<std::string> names;
   for (const Case& c : cases)
     if (!names.insert(c.name).second)
@@ -109,7 +82,7 @@ std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case
   for (const Case& c : cases)
     for (const Scope scope : options.scopes)
       for (const Timing timing : options.timings)
-        for (const Selected& s : selected)
+        for (const SelectedVariant& s : selected)
           plan.push_back({&c, s.variant, s.instance, scope, timing});
   return plan;
 }
@@ -219,8 +192,11 @@ RunOptions resumed(const RunOptions& given) {
     before.timings.clear();
     for (const Json& name : options.at("timing")) before.timings.push_back(timing_named(name));
     WorkerOptions& worker = before.worker;
-    worker.backend = options.at("backend");
-    worker.device = options.at("device");
+    worker.backend.name = options.at("backend");
+    worker.backend.device = options.at("device");
+    worker.backend.timer = options.at("timer");
+    worker.backend.schedule = options.at("schedule");
+    worker.backend.batch = options.at("batch");
     worker.inputs_file = options.at("inputs");
     worker.sampling.min_samples = options.at("min_samples");
     worker.sampling.max_noise_percent = options.at("max_noise_percent");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "kernels/prepare/hash.hpp"
@@ -39,13 +40,23 @@ bool serves(const Variant& variant, Scope scope) {
   return std::ranges::find(variant.scopes, scope) != variant.scopes.end();
 }
 
+// Events and CUPTI may differ by what an empty kernel differs by, by the events' resolution
+// (0.5 µs) and by 1 %.
+bool timers_disagree(double events_s, double span_s, double offset_s) {
+  return std::abs(events_s - offset_s - span_s) > 0.5e-6 + 0.01 * events_s;
+}
+
 // Why an instance cannot be measured here at all; "" when it can.
-std::string obstacle(const Variant& variant, Scope scope, const Device& device,
-                     const Problem& problem) {
+std::string obstacle(const Variant& variant, const Instance& instance, Scope scope,
+                     const Device& device, const Problem& problem) {
   if (variant.needs)
     if (std::string why = variant.needs(device); !why.empty()) return why;
   if (variant.accepts)
     if (std::string why = variant.accepts(problem); !why.empty()) return why;
+  for (const Stage& stage : instance.stages)
+    if (static_cast<std::size_t>(stage.shared_bytes) > device.shared_bytes_per_block)
+      return fmt::format("{} needs {} bytes of shared memory a block; the device has {}",
+                         stage.name, stage.shared_bytes, device.shared_bytes_per_block);
   if (scope == Scope::core && !serves(variant, Scope::core))
     return "it does its own preparation: only the forward scope can be timed";
   return "";
@@ -69,10 +80,7 @@ bool Guarded::intact(Backend& backend) const {
   return true;
 }
 
-std::uint64_t Guarded::hash(Backend& backend) const {
-  const auto host = to_host<std::byte>(backend, *this);
-  return hash_bytes(host.data(), host.size());
-}
+std::uint64_t Guarded::hash(Backend& backend) const { return backend.hash(data_, bytes_); }
 
 Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
     : backend_(backend), case_(std::move(c)) {
@@ -262,7 +270,8 @@ Row Workbench::measure(const MeasureRequest& request) {
     row.samples = 0;
     row.kernels.clear();
   };
-  if (std::string why = obstacle(*request.variant, request.scope, backend_.device(), case_.problem);
+  if (std::string why = obstacle(*request.variant, *request.instance, request.scope,
+                                 backend_.device(), case_.problem);
       !why.empty()) {
     give_up(Status::skipped, why);
     return row;
@@ -330,6 +339,13 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   recheck("on a second run");
   verify_surroundings(workspace);
 
+  if (request.instead_of_timing) {
+    poison_results(forward);
+    request.instead_of_timing(launch);
+    recheck("after its launches");
+    verify_surroundings(workspace);
+    return;
+  }
   poison_results(forward);
   const std::unique_ptr<Sampler> sampler = backend_.sampler(request.timing, launch);
   Samples samples = take_samples(*sampler, request.timing, request.sampling,
@@ -337,8 +353,13 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   recheck("after the timed runs");
   verify_surroundings(workspace);
 
-  row.kernels = backend_.kernel_times(launch);
+  if (const double offset = backend_.timer_offset_s(); offset > 0)
+    row.telemetry["empty_kernel_s"] = offset;
+  const KernelPass pass = backend_.kernel_pass(request.timing, launch);
+  row.kernels = pass.kernels;
   row.time_s = summarize(samples.seconds);
+  if (pass.span_s && timers_disagree(row.time_s->median, *pass.span_s, pass.offset_s))
+    row.flags.emplace_back("timers_disagree");
   row.samples = static_cast<std::int64_t>(samples.seconds.size());
   row.samples_s = thin(samples.seconds, kept_samples);
   row.host_s = samples.host_s;

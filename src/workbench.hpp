@@ -42,6 +42,8 @@ struct MeasureRequest {
   Timing timing = Timing::cold;
   Sampling sampling;
   std::string dump_folder;  // "" for none: where output, reference and difference are written
+  // What is done with the checked launch; null: it is timed.
+  std::function<void(const Launch&)> instead_of_timing;
 };
 
 // The row of a request before anything is measured: names, sizes, FLOP and bytes.

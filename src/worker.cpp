@@ -82,23 +82,40 @@ Device device_from(const json& j) {
           .cache_bytes = j.at("cache_bytes")};
 }
 
-constexpr int worker_socket = 3;  // the descriptor that a worker is started with
+json to_json(const WorkerOptions& options) {
+  return {{"backend", options.backend.name},
+          {"device", options.backend.device},
+          {"timer", options.backend.timer},
+          {"schedule", options.backend.schedule},
+          {"batch", options.backend.batch},
+          {"inputs_file", options.inputs_file},
+          {"dump_folder", options.dump_folder},
+          {"min_samples", options.sampling.min_samples},
+          {"max_noise_percent", options.sampling.max_noise_percent},
+          {"timeout_s", options.sampling.timeout_s}};
+}
 
-[[noreturn]] void become_worker(int socket, const WorkerOptions& options, int parent) {
+WorkerOptions options_from(const json& j) {
+  return {.backend = {.name = j.at("backend"),
+                      .device = j.at("device"),
+                      .timer = j.at("timer"),
+                      .schedule = j.at("schedule"),
+                      .batch = j.at("batch")},
+          .inputs_file = j.at("inputs_file"),
+          .dump_folder = j.at("dump_folder"),
+          .sampling = {.min_samples = j.at("min_samples"),
+                       .max_noise_percent = j.at("max_noise_percent"),
+                       .timeout_s = j.at("timeout_s")}};
+}
+
+[[noreturn]] void become_worker(int socket, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives the run, even a hanging one
   if (getppid() != parent) _exit(1);
   if (socket == worker_socket)
     fcntl(socket, F_SETFD, 0);
   else
     dup2(socket, worker_socket);
-  const std::string device = std::to_string(options.device);
-  const std::string noise = fmt::format("{}", options.sampling.max_noise_percent);
-  const std::string timeout = fmt::format("{}", options.sampling.timeout_s);
-  const std::string samples = std::to_string(options.sampling.min_samples);
-  execl("/proc/self/exe", "gdnbench", "worker", "--backend", options.backend.c_str(), "--device",
-        device.c_str(), "--max-noise", noise.c_str(), "--timeout", timeout.c_str(), "--min-samples",
-        samples.c_str(), "--inputs", options.inputs_file.c_str(), "--dump",
-        options.dump_folder.c_str(), static_cast<char*>(nullptr));
+  execl("/proc/self/exe", "gdnbench", "worker", static_cast<char*>(nullptr));
   _exit(127);
 }
 
@@ -115,10 +132,10 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
     close(pair[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
-  if (pid_ == 0) become_worker(pair[1], options, parent);
+  if (pid_ == 0) become_worker(pair[1], parent);
   close(pair[1]);
   socket_ = pair[0];
-  const json hello = ask(nullptr);
+  const json hello = ask({{"options", to_json(options)}});
   device_ = device_from(hello.at("device"));
   fingerprint_ = hello.at("fingerprint");
 }
@@ -141,7 +158,7 @@ std::string Worker::post_mortem() {
 }
 
 json Worker::ask(const json& question) {
-  if (!question.is_null()) send_line(socket_, question);  // a failure shows in the answer
+  send_line(socket_, question);  // a failure shows in the answer
   std::string line;
   switch (receive_line(socket_, received_, options_.deadline_s, line)) {
     case Received::end:
@@ -169,48 +186,68 @@ Row Worker::measure(const std::string& variant, Scope scope, Timing timing) {
                            .at("row"));
 }
 
-int serve(const WorkerOptions& options, int socket) {
-  std::unique_ptr<Backend> backend;
-  std::optional<InputFile> file;
-  std::unique_ptr<Workbench> bench;
+namespace {
 
-  const auto answer = [&](const json& question) -> json {
-    if (question.is_null()) {
-      backend = make_backend(options.backend, options.device);
-      if (!options.inputs_file.empty()) file = read_inputs(options.inputs_file);
-      return {{"device", to_json(backend->device())}, {"fingerprint", backend->fingerprint()}};
+// What a worker holds: the backend, and the case that lies on it.
+class Server {
+ public:
+  json answer(const json& question) {
+    if (question.contains("options")) return start(options_from(question["options"]));
+    if (question.contains("load")) return load(question["load"].get<std::string>());
+    return measure(question);
+  }
+
+ private:
+  json start(WorkerOptions options) {
+    options_ = std::move(options);
+    backend_ = make_backend(options_.backend);
+    if (!options_.inputs_file.empty()) file_ = read_inputs(options_.inputs_file);
+    return {{"device", to_json(backend_->device())}, {"fingerprint", backend_->fingerprint()}};
+  }
+
+  json load(const std::string& yaml) {
+    bench_.reset();  // frees the last case's memory first
+    Case c;
+    if (file_) {
+      c.name = file_->name;
+      c.problem = file_->problem;
+    } else {
+      c = parse_cases(yaml, "worker", {}, SIZE_MAX).at(0);
     }
-    if (question.contains("load")) {
-      bench.reset();  // frees the last case's memory first
-      Case c;
-      if (file) {
-        c.name = file->name;
-        c.problem = file->problem;
-      } else {
-        c = parse_cases(question["load"].get<std::string>(), "worker", {}, SIZE_MAX).at(0);
-      }
-      bench = std::make_unique<Workbench>(*backend, c, file ? &*file : nullptr);
-      return {{"input_hash", bench->input_hash()}};
-    }
+    bench_ = std::make_unique<Workbench>(*backend_, c, file_ ? &*file_ : nullptr);
+    return {{"input_hash", bench_->input_hash()}};
+  }
+
+  json measure(const json& question) {
     MeasureRequest request{.scope = static_cast<Scope>(question.at("scope").get<int>()),
                            .timing = static_cast<Timing>(question.at("timing").get<int>()),
-                           .sampling = options.sampling,
-                           .dump_folder = options.dump_folder};
+                           .sampling = options_.sampling,
+                           .dump_folder = options_.dump_folder};
     for (const Variant& variant : ladder())
       for (const Instance& instance : variant.instances)
         if (variant_id(variant, instance) == question.at("measure")) {
           request.variant = &variant;
           request.instance = &instance;
         }
-    return {{"row", to_json(bench->measure(request))}};
-  };
+    return {{"row", to_json(bench_->measure(request))}};
+  }
 
+  WorkerOptions options_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<InputFile> file_;
+  std::unique_ptr<Workbench> bench_;
+};
+
+}  // namespace
+
+int serve(int socket) {
+  Server server;
   std::string buffer;
-  json question = nullptr;  // the first answer is given unasked
-  while (true) {
+  std::string line;
+  while (receive_line(socket, buffer, 1e9, line) == Received::line) {
     json reply;
     try {
-      reply = answer(question);
+      reply = server.answer(json::parse(line));
     } catch (const UserError& e) {
       reply = {{"user_error", e.what()}};
     } catch (const std::bad_alloc&) {
@@ -218,11 +255,9 @@ int serve(const WorkerOptions& options, int socket) {
     } catch (const std::exception& e) {
       reply = {{"error", e.what()}};
     }
-    std::string line;
-    if (!send_line(socket, reply)) return 0;
-    if (receive_line(socket, buffer, 1e9, line) != Received::line) return 0;
-    question = json::parse(line);
+    if (!send_line(socket, reply)) break;
   }
+  return 0;
 }
 
 }  // namespace gdn

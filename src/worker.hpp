@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "src/backend.hpp"
 #include "src/case.hpp"
 #include "src/result.hpp"
 #include "src/timer.hpp"
@@ -13,8 +14,7 @@
 namespace gdn {
 
 struct WorkerOptions {
-  std::string backend = "auto";
-  int device = 0;
+  BackendOptions backend;
   std::string inputs_file;  // "" : inputs are generated from the case
   std::string dump_folder;  // "" : no dump
   Sampling sampling;
@@ -54,7 +54,9 @@ class Worker {
   nlohmann::json fingerprint_;
 };
 
-// The other side: answers on the socket until it is closed. Returns the exit code.
-int serve(const WorkerOptions& options, int socket);
+// The other side: is told its options and answers on the socket until that is closed. Returns the
+// exit code.
+int serve(int socket);
+inline constexpr int worker_socket = 3;  // the descriptor that a worker is started with
 
 }  // namespace gdn

@@ -16,7 +16,9 @@ using test::problem_of;
 
 struct Checked {
   HostCase c;
-  Checked() : c(problem_of({70, 0, 33}, 1, 2, true), {}) { c.run_forward(cpu::chunked()); }
+  Checked() : c(problem_of({70, 0, 33}, 1, 2, true), {}) {
+    c.run_forward(cpu::chunked().instances.front(), Target::cpu);
+  }
 };
 
 TEST(Check, PassesWhatIsRight) {

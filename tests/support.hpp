@@ -2,18 +2,26 @@
 #pragma once
 
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <vector>
 
 #include "kernels/prepare/generate.hpp"
 #include "kernels/variant.hpp"
+#include "src/backend.hpp"
 #include "src/check.hpp"
 #include "src/reference.hpp"
 
 namespace gdn::test {
 
-inline Problem problem_of(std::initializer_list<int> lengths, int query_heads, int value_heads,
+inline bool has_gpu() { return make_backend({})->device().target == Target::cuda; }
+
+// The GPU's backend; only where has_gpu().
+inline Backend& gpu() {
+  static const std::unique_ptr<Backend> backend = make_backend({.name = "cuda"});
+  return *backend;
+}
+
+inline Problem problem_of(const std::vector<int>& lengths, int query_heads, int value_heads,
                           bool initial_state) {
   Problem problem;
   for (const int length : lengths) problem.offsets.push_back(problem.offsets.back() + length);
@@ -81,12 +89,60 @@ struct HostCase {
             .final_state = final_state.data()};
   }
 
-  void run(const Instance& instance) { instance.setup(problem, tensors(), nullptr)(nullptr); }
+  void run_on_cpu(const Instance& instance) {
+    std::vector<std::byte> workspace(instance.workspace_bytes ? instance.workspace_bytes(problem)
+                                                              : 0);
+    instance.setup(problem, tensors(), workspace.data())(nullptr);
+  }
 
-  // Preparation, then the variant's first instance.
-  void run_forward(const Variant& variant) {
-    run(preparation(Target::cpu));
-    run(variant.instances.front());
+  // Preparation, then the instance, both where `target` says.
+  void run_forward(const Instance& instance, Target target) {
+    if (target == Target::cuda) return run_on_device(instance);
+    run_on_cpu(preparation(Target::cpu));
+    run_on_cpu(instance);
+  }
+
+  // The same on the GPU: everything, padding included, there and back.
+  void run_on_device(const Instance& instance) {
+    Backend& backend = gpu();
+    std::vector<Memory> kept;
+    const auto upload = [&](auto& host) {
+      using Element = typename std::remove_reference_t<decltype(host)>::value_type;
+      if (host.empty()) return static_cast<Element*>(nullptr);
+      const std::size_t bytes = host.size() * sizeof(Element);
+      kept.push_back(backend.allocate(bytes));
+      backend.copy_in(kept.back().get(), host.data(), bytes);
+      return static_cast<Element*>(kept.back().get());
+    };
+    const auto room = [&](const Instance& i) {
+      const std::size_t bytes = i.workspace_bytes ? i.workspace_bytes(problem) : 0;
+      kept.push_back(backend.allocate(bytes));
+      backend.fill_nan(kept.back().get(), bytes);
+      return kept.back().get();
+    };
+    const Tensors t = {.q = upload(q),
+                       .k = upload(k),
+                       .v = upload(v),
+                       .raw_g = upload(raw_g),
+                       .beta = upload(beta),
+                       .initial_state = upload(initial_state),
+                       .offsets = upload(problem.offsets),
+                       .chunks = upload(chunks),
+                       .first_chunk = upload(first_chunk),
+                       .g = upload(g),
+                       .A = upload(A),
+                       .output = upload(output),
+                       .final_state = upload(final_state)};
+    const Instance& preparing = preparation(Target::cuda);
+    backend.run(preparing.setup(problem, t, room(preparing)));
+    backend.run(instance.setup(problem, t, room(instance)));
+    const auto download = [&](auto& host, const auto* device) {
+      backend.copy_out(host.data(), device, host.size() * sizeof(host[0]));
+    };
+    download(g, t.g);
+    download(A, t.A);
+    download(output, t.output);
+    download(final_state, t.final_state);
   }
 
   Finding finding(std::optional<Gates> gates = std::nullopt) {

@@ -20,4 +20,8 @@ struct InputTensors {
 // then to bf16 where the tensor is bf16.
 void generate_on_cpu(const Problem& problem, const Recipe& recipe, const InputTensors& inputs);
 
+// The same bits on the device; `offsets` [sequences + 1] and all tensors in its memory.
+void enqueue_generation(const Problem& problem, const Recipe& recipe, const InputTensors& inputs,
+                        const std::int32_t* offsets, Stream stream);
+
 }  // namespace gdn

@@ -23,6 +23,9 @@ GDN_HOST_DEVICE inline std::uint64_t hash_share(std::uint64_t index, std::uint32
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);  // last word padded with zeros
 
+// The same for device memory; adds to *sum, which is device memory too and 0 before.
+void enqueue_hash(const void* data, std::size_t bytes, unsigned long long* sum, void* stream);
+
 // Chains the hashes of several tensors; the order matters.
 inline std::uint64_t chain_hash(std::uint64_t so_far, std::uint64_t next) {
   return mix(so_far * 0x9E3779B97F4A7C15u + next);

@@ -1,3 +1,4 @@
+#include "kernels/prepare/preparation.hpp"
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/variant.hpp"
 
@@ -5,7 +6,11 @@ namespace gdn {
 
 const Instance& preparation(Target target) {
   static const Instance on_cpu = cpu::preparation();
+#ifdef GDNBENCH_WITH_CUDA
+  if (target == Target::cuda) return cuda_preparation();
+#else
   (void)target;
+#endif
   return on_cpu;
 }
 

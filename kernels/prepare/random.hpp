@@ -7,6 +7,7 @@
 // -fmad=false (nvcc).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -147,7 +148,7 @@ GDN_HOST_DEVICE inline Normals normals(std::uint64_t seed, Draw stream, std::uin
   const Words bits = draw(seed, stream, block);
   Normals result;
   for (int pair = 0; pair < 2; ++pair) {
-    const double radius = __builtin_sqrt(-2 * series_log(to_uniform(bits.word[2 * pair])));
+    const double radius = sqrt(-2 * series_log(to_uniform(bits.word[2 * pair])));
     double cosine;
     double sine;
     series_cos_sin(to_uniform(bits.word[2 * pair + 1]), cosine, sine);
@@ -198,7 +199,7 @@ GDN_HOST_DEVICE inline float raw_gate(const Recipe& recipe, std::int64_t token,
                  : static_cast<float>(random_decay);
     case Gates::infinite:
       return uniform_at(recipe.seed, Draw::gate_event, token) < 0.02
-                 ? -static_cast<float>(__builtin_huge_valf())
+                 ? -HUGE_VALF
                  : static_cast<float>(random_decay);
   }
   return 0.0F;

@@ -1,0 +1,230 @@
+#include "src/backend_cuda.hpp"
+
+#include <cuda_profiler_api.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/prepare/hash.hpp"
+#include "kernels/prepare/oracle.hpp"
+#include "src/cuda.hpp"
+#include "src/error.hpp"
+#include "src/timer_cuda.hpp"
+#include "src/timer_kernels.hpp"
+
+namespace gdn {
+namespace {
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+std::string version_text_of(int version) {  // 13000 -> "13.0"
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(const BackendOptions& options) : options_(options) {
+    must(cudaInitDevice(options.device, schedule_flag(options.schedule),
+                        cudaInitDeviceFlagsAreValid),
+         "cudaInitDevice");
+    must(cudaSetDevice(options.device), "cudaSetDevice");
+    must(cudaGetDeviceProperties(&properties_, options.device), "cudaGetDeviceProperties");
+    device_ = {.target = Target::cuda,
+               .name = properties_.name,
+               .processors = properties_.multiProcessorCount,
+               .capability = 10 * properties_.major + properties_.minor,
+               .memory_bytes = properties_.totalGlobalMem,
+               .shared_bytes_per_block = properties_.sharedMemPerBlockOptin,
+               .cache_bytes = static_cast<std::size_t>(properties_.l2CacheSize)};
+    cudaStream_t stream = nullptr;
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    stream_.reset(stream);
+    flush_ = allocate(flush_bytes());
+    hash_sum_ = allocate(sizeof(unsigned long long));
+  }
+
+  const Device& device() const override { return device_; }
+
+  nlohmann::json fingerprint() const override {
+    int driver = 0;
+    int runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return {{"device",
+             {{"target", "cuda"},
+              {"name", device_.name},
+              {"processors", device_.processors},
+              {"capability", fmt::format("{}.{}", properties_.major, properties_.minor)},
+              {"memory_bytes", device_.memory_bytes},
+              {"cache_bytes", device_.cache_bytes},
+              {"ecc", properties_.ECCEnabled != 0}}},
+            {"driver_cuda", version_text_of(driver)},
+            {"cuda", version_text_of(runtime)}};
+  }
+
+  Memory allocate(std::size_t bytes) override {
+    void* data = nullptr;
+    must(cudaMalloc(&data, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
+    return {data, [](void* p) { cudaFree(p); }};
+  }
+
+  void fill_nan(void* to, std::size_t bytes) override {
+    must(cudaMemsetAsync(to, 0xFF, bytes, stream_.get()), "cudaMemset");
+    wait();
+  }
+  void copy_in(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyHostToDevice);
+  }
+  void copy_out(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost);
+  }
+
+  std::uint64_t hash(const void* data, std::size_t bytes) override {
+    auto* sum = static_cast<unsigned long long*>(hash_sum_.get());
+    must(cudaMemsetAsync(sum, 0, sizeof *sum, stream_.get()), "hash");
+    enqueue_hash(data, bytes, sum, stream_.get());
+    wait();
+    unsigned long long result = 0;
+    copy_out(&result, sum, sizeof result);
+    return result;
+  }
+
+  void generate(const Problem& problem, const Recipe& recipe, const InputTensors& to) override {
+    Memory offsets = allocate(problem.offsets.size() * sizeof(std::int32_t));
+    copy_in(offsets.get(), problem.offsets.data(), problem.offsets.size() * sizeof(std::int32_t));
+    enqueue_generation(problem, recipe, to, static_cast<const std::int32_t*>(offsets.get()),
+                       stream_.get());
+    wait();
+  }
+
+  void reference(const Problem& problem, const Tensors& tensors, double* output,
+                 double* state) override {
+    const std::size_t outputs = problem.tokens() * problem.value_heads * head_dim * sizeof(double);
+    const std::size_t states = std::size_t{1} * problem.sequences() * problem.value_heads *
+                               head_dim * head_dim * sizeof(double);
+    const Memory device_output = allocate(outputs);
+    const Memory device_state = allocate(states);
+    enqueue_oracle(problem, tensors, static_cast<double*>(device_output.get()),
+                   static_cast<double*>(device_state.get()), stream_.get());
+    wait();
+    copy_out(output, device_output.get(), outputs);
+    copy_out(state, device_state.get(), states);
+  }
+
+  void run(const Launch& launch) override {
+    launch(stream_.get());
+    wait();
+  }
+
+  std::string timer() const override { return "events"; }
+
+  std::string flush(Timing timing) const override {
+    if (timing != Timing::cold) return "none";
+    return fmt::format("{} MiB written before each sample", flush_bytes() / mebibyte);
+  }
+
+  std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) override {
+    return make_event_sampler(timing, launch, device_timing());
+  }
+
+  KernelPass kernel_pass(Timing, const Launch&) override { return {}; }
+
+  double timer_offset_s() override {
+    if (!empty_kernel_s_) empty_kernel_s_ = measure_empty_kernel(device_timing());
+    return *empty_kernel_s_;
+  }
+
+  nlohmann::json resources(const Instance& instance) override {
+    nlohmann::json all = nlohmann::json::object();
+    for (const Stage& stage : instance.stages) {
+      if (stage.entry == nullptr) continue;
+      cudaFuncAttributes attributes{};
+      must(cudaFuncGetAttributes(&attributes, stage.entry), stage.name.c_str());
+      must(cudaFuncSetAttribute(stage.entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                stage.shared_bytes),
+           stage.name.c_str());
+      int blocks = 0;
+      must(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, stage.entry, stage.threads,
+                                                         stage.shared_bytes),
+           stage.name.c_str());
+      all[stage.name] = {{"registers", attributes.numRegs},
+                         {"threads", stage.threads},
+                         {"shared_bytes", attributes.sharedSizeBytes + stage.shared_bytes},
+                         {"local_bytes", attributes.localSizeBytes},
+                         {"blocks_per_processor", blocks},
+                         {"occupancy", static_cast<double>(blocks) * stage.threads /
+                                           properties_.maxThreadsPerMultiProcessor}};
+    }
+    return all;
+  }
+
+ private:
+  static unsigned schedule_flag(const std::string& schedule) {
+    if (schedule == "spin") return cudaDeviceScheduleSpin;
+    if (schedule == "yield") return cudaDeviceScheduleYield;
+    if (schedule == "blocking") return cudaDeviceScheduleBlockingSync;
+    return cudaDeviceScheduleAuto;
+  }
+
+  // In stream order: a plain cudaMemcpy may return before its last bytes have arrived.
+  void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    must(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()), "copy");
+    wait();
+  }
+
+  void wait() { must(cudaStreamSynchronize(stream_.get()), "kernel"); }
+
+  std::size_t flush_bytes() const { return std::max(4 * device_.cache_bytes, 64 * mebibyte); }
+
+  DeviceTiming device_timing() const {
+    return {.stream = stream_.get(),
+            .flush_data = flush_.get(),
+            .flush_bytes = flush_bytes(),
+            .gated = launches_queue(),
+            .batch = options_.batch};
+  }
+
+  // Under CUDA_LAUNCH_BLOCKING, a launch returns when the kernel has run: a gate would never open.
+  static bool launches_queue() {
+    const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return blocking == nullptr || blocking[0] == '0' || blocking[0] == '\0';
+  }
+
+  BackendOptions options_;
+  cudaDeviceProp properties_{};
+  Device device_;
+  CudaStream stream_;
+  Memory flush_;
+  Memory hash_sum_;
+  std::optional<double> empty_kernel_s_;
+};
+
+}  // namespace
+
+std::string cuda_obstacle(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver == 0)
+      return "there is no NVIDIA driver on this machine: install one (nvidia-smi shows it)";
+    return fmt::format("the driver supports CUDA {} and this build needs {}: update the driver",
+                       version_text_of(driver), version_text_of(CUDART_VERSION));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+    return "there is no CUDA device: check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's "
+           "access to the GPU";
+  if (status != cudaSuccess) return fmt::format("CUDA: {}", cudaGetErrorString(status));
+  if (device >= count)
+    return fmt::format("there is no device {}: {} device{}, counted from 0", device, count,
+                       count == 1 ? "" : "s");
+  return "";
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace gdn

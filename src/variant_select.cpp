@@ -1,0 +1,37 @@
+#include "src/variant_select.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "src/error.hpp"
+#include "src/suggest.hpp"
+
+namespace gdn {
+
+std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target) {
+  std::vector<SelectedVariant> selected;
+  std::vector<std::string> known;
+  std::set<std::string> unused(globs.begin(), globs.end());
+  for (const Variant& variant : ladder()) {
+    if (variant.target != target) continue;
+    for (const Instance& instance : variant.instances) {
+      const std::string id = variant_id(variant, instance);
+      known.push_back(id);
+      bool wanted = globs.empty();
+      for (const std::string& glob : globs)
+        if (glob == variant.name || matches_glob(glob, id)) {
+          wanted = true;
+          unused.erase(glob);
+        }
+      if (wanted) selected.push_back({&variant, &instance});
+    }
+  }
+  if (!unused.empty())
+    throw UserError(fmt::format(
+        "--variant {}: the {} backend has no such variant{}; `gdnbench list variants` shows them",
+        *unused.begin(), name_of(target), did_you_mean(*unused.begin(), known)));
+  return selected;
+}
+
+}  // namespace gdn

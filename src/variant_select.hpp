@@ -1,0 +1,21 @@
+// Finds the instances of the ladder that --variant means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/variant.hpp"
+
+namespace gdn {
+
+struct SelectedVariant {
+  const Variant* variant = nullptr;
+  const Instance* instance = nullptr;
+};
+
+// Each glob is the name of a variant (all its instances) or a glob over ids; none selects all of
+// the target. In ladder order. Throws UserError, with a suggestion, for a glob that selects
+// nothing.
+std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target);
+
+}  // namespace gdn
