@@ -14,6 +14,7 @@
 
 #include "kernels/prepare/generate.hpp"
 #include "kernels/variant.hpp"
+#include "src/telemetry.hpp"
 #include "src/timer.hpp"
 
 namespace gdn {
@@ -22,6 +23,9 @@ namespace gdn {
 struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+inline constexpr const char* cold_batch_obstacle =
+    "cold flushes before each launch, --batch has several in a sample: use hot, graph or lab";
 
 // Which backend, and how it is driven.
 struct BackendOptions {
@@ -39,6 +43,8 @@ struct KernelPass {
   std::vector<KernelTime> kernels;  // medians, in order of launch
   std::optional<double> span_s;     // median
   double offset_s = 0;              // by which the timer's figure for an empty kernel is longer
+  std::string obstacle;             // why there is none
+  std::vector<std::string> flags;
 };
 
 class Backend {
@@ -68,7 +74,12 @@ class Backend {
   virtual std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) = 0;
   // A pass of its own over the same launch: time by kernel, and of the span from the first one's
   // start to the last one's end. Empty where the backend cannot tell.
-  virtual KernelPass kernel_pass(Timing timing, const Launch& launch) = 0;
+  // `stages` name the kernels.
+  virtual KernelPass kernel_pass(Timing timing, const Launch& launch,
+                                 const std::vector<Stage>& stages) = 0;
+  // Clocks, power and throttling from one call to the other, where the backend knows them.
+  virtual void begin_telemetry() {}
+  virtual TelemetrySummary end_telemetry() { return {}; }
   // What an empty kernel takes by the backend's timer: the part of a time that is not the kernel's.
   virtual double timer_offset_s() = 0;
   virtual nlohmann::json resources(const Instance& instance) = 0;

@@ -1,3 +1,4 @@
+#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <cstring>
 #include <fstream>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "kernels/prepare/hash.hpp"
@@ -52,7 +52,7 @@ class ClockSampler : public Sampler {
   }
 
   void take(std::vector<double>& samples_s) override {
-    if (!flushed_.empty()) std::memset(flushed_.data(), ++pattern_, flushed_.size());
+    flush();
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < batch_; ++i) launch_(nullptr);
     last_s_ = std::chrono::duration<double>(Clock::now() - start).count() / batch_;
@@ -62,6 +62,15 @@ class ClockSampler : public Sampler {
   double host_s() const override { return last_s_; }  // a CPU launch has run when it returns
 
  private:
+  // Every thread writes its part, so that private caches are flushed as well.
+  void flush() {
+    constexpr std::size_t slice = std::size_t{1} << 16;
+    ++pattern_;
+#pragma omp parallel for schedule(static)
+    for (std::size_t at = 0; at < flushed_.size(); at += slice)
+      std::memset(flushed_.data() + at, pattern_, std::min(slice, flushed_.size() - at));
+  }
+
   Launch launch_;
   std::span<std::byte> flushed_;
   int batch_;
@@ -76,7 +85,7 @@ class CpuBackend : public Backend {
       throw UserError("--timer cupti: the CPU backend has only the clock");
     device_.target = Target::cpu;
     device_.name = processor_name();
-    device_.processors = static_cast<int>(std::thread::hardware_concurrency());
+    device_.processors = omp_get_max_threads();
     device_.memory_bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
                            static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     device_.cache_bytes = last_level_cache();
@@ -129,6 +138,7 @@ class CpuBackend : public Backend {
   }
 
   std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) override {
+    if (timing == Timing::cold && batch_ > 1) throw Unavailable(cold_batch_obstacle);
     switch (timing) {
       case Timing::graph:
         throw Unavailable("the CPU backend has no graphs to replay");
@@ -143,7 +153,7 @@ class CpuBackend : public Backend {
     throw Unavailable("unknown timing mode");
   }
 
-  KernelPass kernel_pass(Timing, const Launch&) override { return {}; }
+  KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>&) override { return {}; }
   double timer_offset_s() override { return 0; }
   nlohmann::json resources(const Instance&) override { return nlohmann::json::object(); }
 

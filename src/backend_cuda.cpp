@@ -3,6 +3,7 @@
 #include <cuda_profiler_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -10,12 +11,15 @@
 #include "kernels/prepare/oracle.hpp"
 #include "src/cuda.hpp"
 #include "src/error.hpp"
+#include "src/profile.hpp"
+#include "src/surroundings.hpp"
 #include "src/timer_cuda.hpp"
 #include "src/timer_kernels.hpp"
 
 namespace gdn {
 namespace {
 
+constexpr int kernel_pass_runs = 11;
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 std::string version_text_of(int version) {  // 13000 -> "13.0"
@@ -40,6 +44,13 @@ class CudaBackend : public Backend {
     cudaStream_t stream = nullptr;
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     stream_.reset(stream);
+    char bus_id[32] = {};
+    must(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, options.device), "cudaDeviceGetPCIBusId");
+    telemetry_ = std::make_unique<Telemetry>(bus_id);
+    profiler_ = profiler_in(surroundings_of_this_process());
+    if (options.timer != "events") cupti_ = cupti_state();
+    if (options.timer == "cupti" && !cupti_.usable)
+      throw UserError("--timer cupti: " + cupti_.obstacle);
     flush_ = allocate(flush_bytes());
     hash_sum_ = allocate(sizeof(unsigned long long));
   }
@@ -51,16 +62,18 @@ class CudaBackend : public Backend {
     int runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    return {{"device",
-             {{"target", "cuda"},
-              {"name", device_.name},
-              {"processors", device_.processors},
-              {"capability", fmt::format("{}.{}", properties_.major, properties_.minor)},
-              {"memory_bytes", device_.memory_bytes},
-              {"cache_bytes", device_.cache_bytes},
-              {"ecc", properties_.ECCEnabled != 0}}},
-            {"driver_cuda", version_text_of(driver)},
-            {"cuda", version_text_of(runtime)}};
+    nlohmann::json all = telemetry_->facts();  // driver, clocks, MIG, … where NVML is
+    all["device"] = {{"target", "cuda"},
+                     {"name", device_.name},
+                     {"processors", device_.processors},
+                     {"capability", fmt::format("{}.{}", properties_.major, properties_.minor)},
+                     {"memory_bytes", device_.memory_bytes},
+                     {"cache_bytes", device_.cache_bytes},
+                     {"ecc", properties_.ECCEnabled != 0}};
+    all["driver_cuda"] = version_text_of(driver);
+    all["cuda"] = version_text_of(runtime);
+    all["cupti"] = cupti_obstacle();
+    return all;
   }
 
   Memory allocate(std::size_t bytes) override {
@@ -117,7 +130,7 @@ class CudaBackend : public Backend {
     wait();
   }
 
-  std::string timer() const override { return "events"; }
+  std::string timer() const override { return options_.timer == "cupti" ? "cupti" : "events"; }
 
   std::string flush(Timing timing) const override {
     if (timing != Timing::cold) return "none";
@@ -125,10 +138,39 @@ class CudaBackend : public Backend {
   }
 
   std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) override {
+    if (timing == Timing::cold && options_.batch > 1) throw Unavailable(cold_batch_obstacle);
+    if (options_.timer == "cupti") return std::make_unique<CuptiSampler>(timing, launch, *this);
     return make_event_sampler(timing, launch, device_timing());
   }
 
-  KernelPass kernel_pass(Timing, const Launch&) override { return {}; }
+  KernelPass kernel_pass(Timing timing, const Launch& launch,
+                         const std::vector<Stage>& stages) override {
+    KernelPass pass;
+    pass.obstacle = cupti_obstacle();
+    if (!pass.obstacle.empty()) {
+      pass.flags.emplace_back("events_only");
+      return pass;
+    }
+    try {
+      const ActivityTimes times = time_by_activity(
+          make_plain_repeat(timing, launch, device_timing()), is_kernel, kernel_pass_runs);
+      pass.span_s = times.span_s;
+      pass.offset_s = timer_offset_s() - cupti_empty_kernel();
+      pass.kernels = times.kernels;
+      name_kernels(pass, stages);
+    } catch (const ActivityError& e) {
+      pass.obstacle = e.what();
+      pass.flags.emplace_back("cupti_failed");
+    }
+    return pass;
+  }
+
+  void begin_telemetry() override { telemetry_->start(); }
+  TelemetrySummary end_telemetry() override { return telemetry_->stop(); }
+
+  void profiler_range(bool begins) override {
+    must(begins ? cudaProfilerStart() : cudaProfilerStop(), "profiler range");
+  }
 
   double timer_offset_s() override {
     if (!empty_kernel_s_) empty_kernel_s_ = measure_empty_kernel(device_timing());
@@ -160,6 +202,62 @@ class CudaBackend : public Backend {
   }
 
  private:
+  // The headline from CUPTI: the span of a launch's kernels. CUPTI is attached as long as it lives.
+  class CuptiSampler : public Sampler {
+   public:
+    CuptiSampler(Timing timing, const Launch& launch, CudaBackend& backend)
+        : repeat_(make_plain_repeat(timing, launch, backend.device_timing())) {
+      const int warm_ups = timing == Timing::lab ? lab_warm_ups : 2;
+      for (int i = 0; i < warm_ups; ++i) repeat_();
+    }
+    void take(std::vector<double>& samples_s) override {
+      std::vector<Activity> run = pass_.record(repeat_);
+      std::erase_if(run, [](const Activity& a) { return !is_kernel(a); });
+      samples_s.push_back(times_of({run}).span_s);
+    }
+    double host_s() const override { return 0; }
+
+   private:
+    std::function<void()> repeat_;
+    ActivityPass pass_;
+  };
+
+  static bool is_kernel(const Activity& activity) {
+    return activity.kind == Activity::Kind::kernel;
+  }
+
+  // "" when CUPTI may be used.
+  std::string cupti_obstacle() const {
+    if (options_.timer == "events") return "not asked for (--timer events)";
+    return cupti_.usable ? "" : cupti_.obstacle;
+  }
+
+  // Stage names for the kernels that are stages; one that is none is flagged and keeps its own.
+  static void name_kernels(KernelPass& pass, const std::vector<Stage>& stages) {
+    for (KernelTime& kernel : pass.kernels) {
+      const auto is_it = [&](const Stage& stage) {
+        const char* symbol = nullptr;
+        return stage.entry != nullptr && cudaFuncGetName(&symbol, stage.entry) == cudaSuccess &&
+               demangled(symbol) == kernel.name;
+      };
+      if (const auto stage = std::ranges::find_if(stages, is_it); stage != stages.end())
+        kernel.name = stage->name;
+      else if (std::ranges::find(pass.flags, "unknown_kernel") == pass.flags.end())
+        pass.flags.emplace_back("unknown_kernel");
+    }
+  }
+
+  double cupti_empty_kernel() {
+    if (!cupti_empty_kernel_s_) {
+      const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
+      cupti_empty_kernel_s_ =
+          time_by_activity(make_plain_repeat(Timing::hot, empty, device_timing()), is_kernel,
+                           kernel_pass_runs)
+              .span_s;
+    }
+    return *cupti_empty_kernel_s_;
+  }
+
   static unsigned schedule_flag(const std::string& schedule) {
     if (schedule == "spin") return cudaDeviceScheduleSpin;
     if (schedule == "yield") return cudaDeviceScheduleYield;
@@ -185,8 +283,10 @@ class CudaBackend : public Backend {
             .batch = options_.batch};
   }
 
-  // Under CUDA_LAUNCH_BLOCKING, a launch returns when the kernel has run: a gate would never open.
-  static bool launches_queue() {
+  // Under a profiler or CUDA_LAUNCH_BLOCKING, a launch may return only when the kernel has run: a
+  // gate would never open.
+  bool launches_queue() const {
+    if (!profiler_.empty()) return false;
     const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
     return blocking == nullptr || blocking[0] == '0' || blocking[0] == '\0';
   }
@@ -197,7 +297,10 @@ class CudaBackend : public Backend {
   CudaStream stream_;
   Memory flush_;
   Memory hash_sum_;
-  std::optional<double> empty_kernel_s_;
+  std::optional<double> empty_kernel_s_, cupti_empty_kernel_s_;
+  std::unique_ptr<Telemetry> telemetry_;
+  std::string profiler_;  // what runs this process, or ""
+  CuptiState cupti_;
 };
 
 }  // namespace

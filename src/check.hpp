@@ -11,6 +11,8 @@
 namespace gdn {
 
 inline constexpr double health_limit = 1e-2;   // relative rms, per sequence and head
+inline constexpr double token_limit = 0.1;     // of one token's 128 values: rms of the error over
+                                               // the larger of the token's and the head's rms
 inline constexpr double zero_limit = 1e-6;     // absolute, where the reference is exactly 0
 inline constexpr double lab_tolerance = 5e-3;  // |x − ref| <= 5e-3 + 5e-3·|ref|, per element
 

@@ -12,5 +12,6 @@ int inputs(const InputsOptions& options);
 int compare(const CompareCommand& command);
 int profile(const ProfileOptions& options);
 int doctor(const DoctorOptions& options);
+int report(const ReportCommand& command);
 
 }  // namespace gdn

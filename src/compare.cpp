@@ -58,10 +58,12 @@ std::vector<std::string> differences(const Report& base, const Report& head,
                                      const std::vector<Pair>& pairs) {
   using Pointer = nlohmann::json::json_pointer;
   std::vector<std::string> found;
-  constexpr std::pair<const char*, const char*> properties[] = {{"/device/name", "device"},
-                                                                {"/device/target", "target"},
-                                                                {"/driver", "driver"},
-                                                                {"/cuda", "CUDA version"}};
+  constexpr std::pair<const char*, const char*> properties[] = {
+      {"/device/name", "device"},
+      {"/device/target", "target"},
+      {"/device/processors", "number of processors"},
+      {"/driver", "driver"},
+      {"/cuda", "CUDA version"}};
   for (const auto& [key, name] : properties) {
     const std::string in_base = shown(base.fingerprint, Pointer(key));
     const std::string in_head = shown(head.fingerprint, Pointer(key));

@@ -33,7 +33,7 @@ void write_all(int file, const std::string& text, const std::string& path) {
 // The first top-level key whose value differs, with both values; "" when there is none.
 std::string difference(const json& before, const json& now) {
   for (const auto& [key, value] : now.items())
-    if (!before.contains(key) || before[key] != value)
+    if (!before.contains(key) || !(before[key] == value))
       return fmt::format("{} was {} and is {}", key,
                          before.contains(key) ? before[key].dump() : "absent", value.dump());
   return "";

@@ -33,15 +33,29 @@ std::string scopes_of(const Variant& variant) {
   return core ? "core, forward (= preparation + core)" : "forward (does its own preparation)";
 }
 
-void list_variants(const Device& device) {
+// "wu: 128 threads, 128 registers, 41472 bytes shared, 0 spilled, 4 blocks a multiprocessor"
+void print_resources(const nlohmann::json& resources) {
+  for (const auto& [stage, of] : resources.items())
+    fmt::print(
+        "        {}: {} threads, {} registers, {} bytes shared, {} bytes local, {} block{} a "
+        "multiprocessor ({:.0f} % occupancy)\n",
+        stage, of["threads"].get<int>(), of["registers"].get<int>(), of["shared_bytes"].get<int>(),
+        of["local_bytes"].get<int>(), of["blocks_per_processor"].get<int>(),
+        of["blocks_per_processor"].get<int>() == 1 ? "" : "s", 100 * of["occupancy"].get<double>());
+}
+
+void list_variants(Backend& backend) {
+  const Device& device = backend.device();
   for (const Variant& variant : ladder()) {
     fmt::print("{} [{}]\n    {}\n    {}\n", variant.name, name_of(variant.target), variant.idea,
                scopes_of(variant));
-    if (variant.target != device.target) continue;
-    const std::string obstacle = variant.needs ? variant.needs(device) : "";
+    const bool here = variant.target == device.target;
+    const std::string obstacle = here && variant.needs ? variant.needs(device) : "";
     if (!obstacle.empty()) fmt::print("    skipped here: {}\n", obstacle);
-    for (const Instance& instance : variant.instances)
+    for (const Instance& instance : variant.instances) {
       if (!instance.knobs.empty()) fmt::print("    {}\n", variant_id(variant, instance));
+      if (here && obstacle.empty()) print_resources(backend.resources(instance));
+    }
   }
 }
 
@@ -61,7 +75,7 @@ int list(const ListOptions& options) {
       list_cases(options.cases, cpu->device().memory_bytes);
       break;
     case ListOptions::What::variants:
-      list_variants(make_backend({})->device());
+      list_variants(*make_backend({}));
       break;
     case ListOptions::What::devices:
       print_device(*cpu);

@@ -20,6 +20,7 @@ constexpr const char* exit_codes =
 struct Raw {  // what CLI11 fills before it is understood
   std::vector<std::string> sets, scopes, timings;
   std::string seed, what;
+  std::string ladder_scope = "core", ladder_timing = "graph";
 };
 
 void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
@@ -48,9 +49,10 @@ void add_backend_options(CLI::App& command, BackendOptions& backend) {
 
 void add_timer_options(CLI::App& command, BackendOptions& backend) {
   command
-      .add_option("--timer", backend.timer,
-                  "events: CUDA events alone · cupti: the headline from CUPTI, an error without it ·\n"
-                  "auto: events for the headline, CUPTI for kernels where it can be had")
+      .add_option(
+          "--timer", backend.timer,
+          "events: CUDA events alone · cupti: the headline from CUPTI, an error without it ·\n"
+          "auto: events for the headline, CUPTI for kernels where it can be had")
       ->check(CLI::IsMember({"auto", "events", "cupti"}))
       ->capture_default_str();
   command.add_option("--schedule", backend.schedule, "How the host waits for the device")
@@ -177,7 +179,8 @@ void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
       "profile", "Launch one variant on one case a few times, marked for nsys and ncu");
   add_case_options(profile, options.cases, raw);
   profile
-      .add_option("-v,--variant", options.variants, "The variant, by its id or a glob that selects one")
+      .add_option("-v,--variant", options.variants,
+                  "The variant, by its id or a glob that selects one")
       ->delimiter(',')
       ->type_name("GLOB");
   profile.add_option("--scope", raw.what, "core (default) or forward");
@@ -190,6 +193,24 @@ void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
       "lines that catch just the range.\n"
       "Example:\n"
       "  gdnbench profile --case wide_gva_state --variant baseline --iterations 3");
+}
+
+void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
+  CLI::App& report = *app.add_subcommand("report", "Show a result file again, or put it elsewhere");
+  report.add_option("FILE", command.file, "Results or journal of `gdnbench run --json`")
+      ->required();
+  report.add_option("--csv", command.csv, "Write it as CSV; - is standard output")
+      ->type_name("FILE");
+  report.add_option("--markdown", command.markdown, "Write it as Markdown")->type_name("FILE");
+  report
+      .add_option(
+          "--ladder", command.ladder,
+          "Put a table of medians between <!-- ladder --> and <!-- /ladder --> of this file")
+      ->type_name("FILE.md");
+  report.add_option("--scope", raw.ladder_scope, "Scope of that table")->capture_default_str();
+  report.add_option("--timing", raw.ladder_timing, "Timing of that table")->capture_default_str();
+  report.footer(
+      "Example:\n  gdnbench report reports/h200/ladder.json --ladder README.md --timing graph");
 }
 
 void understand_overrides(const Raw& raw, CaseSelection& cases) {
@@ -271,11 +292,13 @@ Command parse_command_line(int argc, char** argv) {
   ListOptions list;
   InputsOptions inputs;
   CompareCommand compare;
+  ReportCommand report;
   ProfileOptions profile;
   add_run(app, run, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
   add_compare(app, compare);
+  add_report(app, report, raw);
   add_profile(app, profile, raw);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
   app.add_subcommand("worker")->group("");  // not for people: see worker.hpp
@@ -302,6 +325,11 @@ Command parse_command_line(int argc, char** argv) {
     return inputs;
   }
   if (app.got_subcommand("compare")) return compare;
+  if (app.got_subcommand("report")) {
+    report.scope = scope_named(raw.ladder_scope);
+    report.timing = timing_named(raw.ladder_timing);
+    return report;
+  }
   if (app.got_subcommand("profile")) {
     understand_overrides(raw, profile.cases);
     if (profile.cases.selectors.empty())

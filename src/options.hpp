@@ -54,6 +54,15 @@ struct ProfileOptions {
 
 struct DoctorOptions {};
 
+// A result file again: as tables, other formats, or the ladder's table in a document.
+struct ReportCommand {
+  std::string file;
+  std::string csv, markdown;  // paths; "" for none, "-" for standard output
+  std::string ladder;         // a Markdown document with the ladder's marks; "" for none
+  Scope scope = Scope::core;  // of the ladder's table
+  Timing timing = Timing::graph;
+};
+
 struct WorkCommand {};  // what a run starts itself again as
 
 // The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
@@ -61,8 +70,8 @@ struct Leave {
   int exit_code = 0;
 };
 
-using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ProfileOptions,
-                             DoctorOptions, WorkCommand, Leave>;
+using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
+                             ProfileOptions, DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "src/shared_library.hpp"
 #include "src/statistics.hpp"
@@ -20,6 +21,7 @@
 namespace gdn {
 
 std::string demangled(const char* symbol) {
+  if (std::string_view(symbol).substr(0, 2) != "_Z") return symbol;  // "a" is also a type's symbol
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(symbol, nullptr, nullptr, &status), std::free);

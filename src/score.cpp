@@ -52,7 +52,8 @@ std::string lab_summary(const Report& report) {
   for (const Row& row : report.rows)
     if (lab_score(row) && std::ranges::find(variants, row.variant) == variants.end())
       variants.push_back(row.variant);
-  if (variants.empty()) return "";
+  if (variants.empty())
+    return "Lab score: no row has one; it is of the lab's cases, core scope, --timing lab\n";
   std::string text =
       "Lab score (thresholds of an H800 MIG slice with 14 multiprocessors: they say nothing about "
       "another device; ~ = estimate)\n";

@@ -19,7 +19,7 @@ struct LabScore {
 std::optional<LabScore> lab_score(const Row& row);
 LabScore lab_points(double t_s, double t60_s, double t100_s);
 
-// A line a variant: points of each case and their mean; "" when no row has points.
+// A line a variant: points of each case and their mean; or why there are none.
 std::string lab_summary(const Report& report);
 
 }  // namespace gdn

@@ -141,7 +141,7 @@ double ratio_quantile(double probability, const std::vector<Outcome>& base,
                       const std::vector<Outcome>& head) {
   double low = head.front().value / base.back().value * (1 - 1e-9);
   double high = head.back().value / base.front().value;
-  while (high - low > 1e-13 * high) {
+  for (int halvings = 0; halvings < 200 && high - low > 1e-13 * high; ++halvings) {
     const double middle = midpoint(low, high);
     (probability_at_most(middle, base, head) < probability ? low : high) = middle;
   }

@@ -26,7 +26,7 @@ bool narrow_enough(const std::vector<double>& samples, double max_noise_percent)
 }  // namespace
 
 Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
-                     const std::function<void()>& recheck) {
+                     const std::function<void()>& poison, const std::function<void()>& verify) {
   Samples result;
   std::vector<double>& samples = result.seconds;
   std::mt19937 random(static_cast<unsigned>(Clock::now().time_since_epoch().count()));
@@ -43,7 +43,11 @@ Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
     sampler.take(samples);
     if (rechecks_left > 0 && samples.size() > next_recheck) {
       const Clock::time_point pause = Clock::now();
-      recheck();
+      std::vector<double> uncounted;
+      poison();
+      sampler.take(uncounted);
+      verify();
+      sampler.take(uncounted);  // caches are again as a launch leaves them
       rechecking_s += seconds_since(pause);
       --rechecks_left;
       next_recheck = samples.size() * 2 + gap(random);
@@ -62,6 +66,7 @@ Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
   if (!median_interval(samples)) result.flags.emplace_back("few_samples");
   if (!narrow_enough(samples, plan.max_noise_percent)) result.flags.emplace_back("noisy");
   result.host_s = sampler.host_s();
+  for (const std::string& flag : sampler.flags()) result.flags.push_back(flag);
   return result;
 }
 

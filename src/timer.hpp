@@ -20,8 +20,9 @@ struct Sampling {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual void take(std::vector<double>& samples_s) = 0;  // appends one sample or more
-  virtual double host_s() const = 0;                      // host time of one launch
+  virtual void take(std::vector<double>& samples_s) = 0;         // appends one sample or more
+  virtual double host_s() const = 0;                             // host time of one launch
+  virtual std::vector<std::string> flags() const { return {}; }  // what was wrong with the samples
 };
 
 struct Samples {
@@ -31,10 +32,10 @@ struct Samples {
 };
 
 // Samples until the interval is narrower than max_noise_percent and min_samples are there, or the
-// time is up. `lab` always takes its 100 (or what fits the time). `recheck` is called after a few
-// samples picked at random.
+// time is up. `lab` always takes its 100 (or what fits the time). A few times, at random, `poison`
+// is called, a sample is taken that does not count, and `verify` must find the results there again.
 Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
-                     const std::function<void()>& recheck);
+                     const std::function<void()>& poison, const std::function<void()>& verify);
 
 inline constexpr int lab_warm_ups = 10;
 inline constexpr int lab_samples = 100;

@@ -84,8 +84,16 @@ class EventSampler : public Sampler {
       if (device_.gated) gate_.open();
       synchronise();
       if (!device_.gated || !gate_.expired()) break;  // else some began before all were queued
+      if (attempt == 2) gate_expired_ = true;
     }
     for (int i = 0; i < queue_length; ++i) samples_s.push_back(elapsed_s(i));
+  }
+
+  std::vector<std::string> flags() const override {
+    std::vector<std::string> all;
+    if (gate_expired_) all.emplace_back("gate_expired");
+    if (!device_.gated && timing_ != Timing::lab) all.emplace_back("not_queued");
+    return all;
   }
 
   double host_s() const override { return host_samples_.empty() ? 0 : median(host_samples_); }
@@ -122,6 +130,7 @@ class EventSampler : public Sampler {
   Launch launch_;
   DeviceTiming device_;
   Gate gate_;
+  bool gate_expired_ = false;
   CudaGraphExec graph_;
   std::vector<CudaEvent> begin_, end_;
   std::vector<double> host_samples_;

@@ -10,6 +10,7 @@
 #include "src/check.hpp"
 #include "src/safetensors.hpp"
 #include "src/statistics.hpp"
+#include "src/trace.hpp"
 
 namespace gdn {
 namespace {
@@ -131,6 +132,7 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
               .output = output_.as<BFloat16>(),
               .final_state = final_state_.as<float>()};
 
+  std::optional<Range> range(std::in_place, phase::generate);
   if (file == nullptr) {
     gates_ = case_.recipe.gates;
     backend.generate(problem, case_.recipe,
@@ -153,6 +155,9 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
     load(initial_state_, file->initial_state);
   }
   input_hash_ = hash_inputs();
+  structure_hash_ = hash_structure();
+  range.reset();
+  range.emplace(phase::reference);
   reference_output_.resize(value_rows * head_dim);
   reference_state_.resize(states);
   backend.reference(problem, tensors_, reference_output_.data(), reference_state_.data());
@@ -169,6 +174,10 @@ std::string Workbench::hash_inputs() {
   std::uint64_t hash = 0;
   for (const Guarded* tensor : inputs()) hash = chain_hash(hash, tensor->hash(backend_));
   return hexadecimal(hash);
+}
+
+std::uint64_t Workbench::hash_structure() {
+  return chain_hash(chunks_.hash(backend_), first_chunk_.hash(backend_));
 }
 
 std::uint64_t Workbench::hash_results() {
@@ -205,6 +214,7 @@ void Workbench::verify_surroundings(const Guarded& workspace) {
   if (workspace.bytes() > 0) all.emplace_back("workspace", &workspace);
   for (const auto& [name, tensor] : all)
     if (!tensor->intact(backend_)) throw Incorrect(fmt::format("it wrote past an end of {}", name));
+  if (hash_structure() != structure_hash_) throw Incorrect("it wrote into the list of chunks");
   if (hash_inputs() != input_hash_) throw Incorrect("it wrote into its inputs");
   if (prepared_ && hash_prepared() != *prepared_) throw Incorrect("it wrote into g or A");
 }
@@ -277,6 +287,8 @@ Row Workbench::measure(const MeasureRequest& request) {
     return row;
   }
   try {
+    const Range of_case(row.case_name);
+    const Range of_variant(row.variant, row.flop);
     row.resources = backend_.resources(*request.instance);
     check_and_time(request, row);
   } catch (const Unavailable& e) {
@@ -313,12 +325,14 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
     };
     row.workspace_bytes += preparation_workspace.bytes();
   } else if (request.scope == Scope::core && !prepared_) {
+    const Range range(phase::prepare);
     backend_.run(prepare);
     prepared_ = hash_prepared();
   }
   const bool forward = request.scope == Scope::forward;
 
   // Right, and the same twice, before anything is timed.
+  std::optional<Range> checking(std::in_place, phase::check);
   poison_results(forward);
   workspace.poison(backend_);
   backend_.run(launch);
@@ -338,6 +352,7 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   backend_.run(launch);
   recheck("on a second run");
   verify_surroundings(workspace);
+  checking.reset();
 
   if (request.instead_of_timing) {
     poison_results(forward);
@@ -346,17 +361,37 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
     verify_surroundings(workspace);
     return;
   }
-  poison_results(forward);
-  const std::unique_ptr<Sampler> sampler = backend_.sampler(request.timing, launch);
-  Samples samples = take_samples(*sampler, request.timing, request.sampling,
-                                 [&] { recheck("during the timed runs"); });
+  const auto poison = [&] { poison_results(forward); };
+  const std::unique_ptr<Sampler> sampler = [&] {
+    const Range range(phase::warm_up);
+    return backend_.sampler(request.timing, launch);
+  }();
+  backend_.begin_telemetry();
+  const Samples samples = [&] {
+    const Range range(phase::time);
+    return take_samples(*sampler, request.timing, request.sampling, poison,
+                        [&] { recheck("during the timed runs"); });
+  }();
+  const TelemetrySummary telemetry = backend_.end_telemetry();
+  poison();
+  backend_.run(launch);
   recheck("after the timed runs");
   verify_surroundings(workspace);
 
+  row.telemetry = telemetry.json;
+  if (telemetry.throttled) row.flags.emplace_back("throttled");
   if (const double offset = backend_.timer_offset_s(); offset > 0)
     row.telemetry["empty_kernel_s"] = offset;
-  const KernelPass pass = backend_.kernel_pass(request.timing, launch);
+  const KernelPass pass = [&] {
+    const Range range(phase::kernels);
+    std::vector<Stage> stages = request.instance->stages;
+    if (prepares) stages.insert(stages.begin(), preparing.stages.begin(), preparing.stages.end());
+    return backend_.kernel_pass(request.timing, launch, stages);
+  }();
   row.kernels = pass.kernels;
+  row.flags.insert(row.flags.end(), pass.flags.begin(), pass.flags.end());
+  if (!pass.obstacle.empty()) row.telemetry["cupti"] = pass.obstacle;
+  if (pass.span_s) row.telemetry["cupti_span_s"] = *pass.span_s;
   row.time_s = summarize(samples.seconds);
   if (pass.span_s && timers_disagree(row.time_s->median, *pass.span_s, pass.offset_s))
     row.flags.emplace_back("timers_disagree");

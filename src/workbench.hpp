@@ -64,6 +64,7 @@ class Workbench {
   void check_and_time(const MeasureRequest& request, Row& row);
   std::vector<const Guarded*> inputs() const;
   std::string hash_inputs();
+  std::uint64_t hash_structure();
   std::uint64_t hash_results();
   void poison_results(bool preparation_too);
   std::uint64_t hash_prepared();
@@ -78,6 +79,7 @@ class Workbench {
   Guarded g_, A_, output_, final_state_;
   Tensors tensors_;
   std::string input_hash_;
+  std::uint64_t structure_hash_ = 0;       // of the chunk map
   std::optional<std::uint64_t> prepared_;  // hash of g and A, when they are there
   bool keys_normalised_ = true;
   std::vector<double> reference_output_, reference_state_;

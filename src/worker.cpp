@@ -108,6 +108,7 @@ WorkerOptions options_from(const json& j) {
                        .timeout_s = j.at("timeout_s")}};
 }
 
+// Between fork and exec: nothing here may allocate, since other threads may hold locks.
 [[noreturn]] void become_worker(int socket, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives the run, even a hanging one
   if (getppid() != parent) _exit(1);
@@ -122,6 +123,8 @@ WorkerOptions options_from(const json& j) {
 }  // namespace
 
 Worker::Worker(const WorkerOptions& options) : options_(options) {
+  // Threads that spin while they wait take the time of those that work, where cores are scarce.
+  setenv("OMP_WAIT_POLICY", "passive", 0);
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     throw std::runtime_error(fmt::format("socketpair: {}", std::strerror(errno)));
@@ -135,17 +138,30 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
   if (pid_ == 0) become_worker(pair[1], parent);
   close(pair[1]);
   socket_ = pair[0];
-  const json hello = ask({{"options", to_json(options)}});
+  try {
+    greet();
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+void Worker::greet() {
+  const json hello = ask({{"options", to_json(options_)}}, options_.deadline_s);
   device_ = device_from(hello.at("device"));
   fingerprint_ = hello.at("fingerprint");
 }
 
-Worker::~Worker() {
+Worker::~Worker() { end(); }
+
+void Worker::end() {
   if (socket_ >= 0) close(socket_);
+  socket_ = -1;
   if (pid_ > 0) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
+  pid_ = -1;
 }
 
 std::string Worker::post_mortem() {
@@ -157,32 +173,36 @@ std::string Worker::post_mortem() {
   return fmt::format("the worker process ended with exit code {}", WEXITSTATUS(status));
 }
 
-json Worker::ask(const json& question) {
+json Worker::ask(json question, double seconds) {
+  question["id"] = ++questions_;
   send_line(socket_, question);  // a failure shows in the answer
   std::string line;
-  switch (receive_line(socket_, received_, options_.deadline_s, line)) {
+  switch (receive_line(socket_, received_, seconds, line)) {
     case Received::end:
       throw WorkerDied(post_mortem());
     case Received::timeout:
       kill(pid_, SIGKILL);
       post_mortem();
-      throw WorkerDied(
-          fmt::format("no answer within {:g} s (--deadline): killed", options_.deadline_s));
+      throw WorkerDied(fmt::format("no answer within {:g} s (--deadline): killed", seconds));
     case Received::line:
       break;
   }
   json answer = json::parse(line);
+  if (answer.at("id") != questions_) throw WorkerDied("it answered another question: killed");
   if (answer.contains("user_error")) throw UserError(answer["user_error"].get<std::string>());
   if (answer.contains("error")) throw std::runtime_error(answer["error"].get<std::string>());
   return answer;
 }
 
-std::string Worker::load(const Case& c) { return ask({{"load", to_yaml(c)}}).at("input_hash"); }
+std::string Worker::load(const Case& c) {
+  return ask({{"load", to_yaml(c)}}, options_.deadline_s).at("input_hash");
+}
 
 Row Worker::measure(const std::string& variant, Scope scope, Timing timing) {
   return row_from_json(ask({{"measure", variant},
                             {"scope", static_cast<int>(scope)},
-                            {"timing", static_cast<int>(timing)}})
+                            {"timing", static_cast<int>(timing)}},
+                           options_.deadline_s + options_.sampling.timeout_s)
                            .at("row"));
 }
 
@@ -225,7 +245,7 @@ class Server {
                            .dump_folder = options_.dump_folder};
     for (const Variant& variant : ladder())
       for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == question.at("measure")) {
+        if (variant_id(variant, instance) == question.at("measure").get<std::string>()) {
           request.variant = &variant;
           request.instance = &instance;
         }
@@ -246,8 +266,11 @@ int serve(int socket) {
   std::string line;
   while (receive_line(socket, buffer, 1e9, line) == Received::line) {
     json reply;
+    json id;
     try {
-      reply = server.answer(json::parse(line));
+      const json question = json::parse(line);
+      id = question.at("id");
+      reply = server.answer(question);
     } catch (const UserError& e) {
       reply = {{"user_error", e.what()}};
     } catch (const std::bad_alloc&) {
@@ -255,6 +278,7 @@ int serve(int socket) {
     } catch (const std::exception& e) {
       reply = {{"error", e.what()}};
     }
+    reply["id"] = id;
     if (!send_line(socket, reply)) break;
   }
   return 0;

@@ -18,7 +18,7 @@ struct WorkerOptions {
   std::string inputs_file;  // "" : inputs are generated from the case
   std::string dump_folder;  // "" : no dump
   Sampling sampling;
-  double deadline_s = 120;  // for one row, or for laying out one case
+  double deadline_s = 120;  // for one row beside its sampling, or for laying out one case
 };
 
 // The worker ended, or had to be ended, before it answered. What it says becomes the row's reason.
@@ -43,12 +43,15 @@ class Worker {
   Row measure(const std::string& variant, Scope scope, Timing timing);
 
  private:
-  nlohmann::json ask(const nlohmann::json& question);
+  nlohmann::json ask(nlohmann::json question, double seconds);
+  void greet();
+  void end();
   std::string post_mortem();  // waits for the ended process and says how it ended
 
   WorkerOptions options_;
   int pid_ = -1;
   int socket_ = -1;
+  std::int64_t questions_ = 0;
   std::string received_;  // bytes after the last whole line
   Device device_;
   nlohmann::json fingerprint_;

@@ -80,6 +80,29 @@ TEST(Check, IsPerSequenceAndHead) {
   EXPECT_NE(finding.reason.find("sequence 2, head 1"), std::string::npos) << finding.reason;
 }
 
+// One token in thousands that is wholly wrong drowns in the head's rms, and must not pass.
+TEST(Check, OneWrongTokenIsFound) {
+  HostCase c(problem_of({20000}, 1, 1, false), {.gates = Gates::zero});
+  c.run_forward(cpu::chunked().instances.front(), Target::cpu);
+  EXPECT_EQ(c.finding().reason, "");
+  for (int d = 0; d < 128; ++d) c.output[19999 * 128 + d] = BFloat16{0};
+  const Finding finding = c.finding();
+  EXPECT_LE(finding.error.output_rms, health_limit);
+  EXPECT_NE(finding.reason.find("output of token 19999 off by"), std::string::npos)
+      << finding.reason;
+}
+
+// beta = 0 and decay for so long that fp32 has nothing left of the state: 0 is right.
+TEST(Check, AnUnderflowIsNoError) {
+  HostCase c(problem_of({70}, 1, 1, true), {});
+  for (int t = 0; t < 70; ++t) {
+    c.beta[t] = 0;
+    c.raw_g[t] = -3;
+  }
+  c.run_forward(cpu::chunked().instances.front(), Target::cpu);
+  EXPECT_EQ(c.finding().reason, "");
+}
+
 TEST(Check, AZeroReferenceMustBeMatchedAbsolutely) {
   Problem problem = problem_of({2}, 1, 1, false);
   std::vector<BFloat16> output(256, BFloat16{0});

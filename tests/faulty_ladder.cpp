@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/variant.hpp"
+#include "tests/faulty_cuda.hpp"
 
 namespace gdn {
 namespace {
@@ -34,6 +35,21 @@ Variant faulty(const char* name, Fault fault) {
           .needs = nullptr,
           .accepts = nullptr,
           .instances = {instance}};
+}
+
+// Right as long as it is checked before the timing; then it does nothing, very fast.
+Variant lazy() {
+  Variant variant = cpu::chunked();
+  variant.name = "lazy";
+  const Instance right = variant.instances.front();
+  variant.instances[0].setup = [right](const Problem& problem, const Tensors& tensors,
+                                       void* workspace) -> Launch {
+    return
+        [launch = right.setup(problem, tensors, workspace), launches = 0](Stream stream) mutable {
+          if (launches++ < 3) launch(stream);
+        };
+  };
+  return variant;
 }
 
 [[noreturn]] void hang() {
@@ -67,10 +83,8 @@ Variant greedy() {
   return variant;
 }
 
-}  // namespace
-
-std::span<const Variant> ladder() {
-  static const std::vector<Variant> rungs = {
+std::vector<Variant> on_cpu() {
+  return {
       cpu::recurrent(),
       faulty("wrong", [](const Problem&, const Tensors& t, int) { add(t.output[300], 5); }),
       faulty("nan", [](const Problem&, const Tensors& t, int) { t.output[300] = {0x7FC0}; }),
@@ -86,6 +100,7 @@ std::span<const Variant> ladder() {
              [](const Problem&, const Tensors& t, int n) {
                if (n >= 4) add(t.output[7], 0.01F);
              }),
+      lazy(),
       faulty("overruns", [](const Problem& p, const Tensors& t,
                             int) { t.output[p.tokens() * p.value_heads * 128 + 3] = {0}; }),
       faulty("underruns", [](const Problem&, const Tensors& t, int) { t.g[-1] = 1; }),
@@ -103,6 +118,18 @@ std::span<const Variant> ladder() {
       greedy(),
       cpu::chunked(),
   };
+}
+
+}  // namespace
+
+std::span<const Variant> ladder() {
+  static const std::vector<Variant> rungs = [] {
+    std::vector<Variant> all = on_cpu();
+#ifdef GDNBENCH_WITH_CUDA
+    for (const Variant& variant : test::faulty_cuda()) all.push_back(variant);
+#endif
+    return all;
+  }();
   return rungs;
 }
 

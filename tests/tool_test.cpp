@@ -25,8 +25,9 @@ constexpr const char* tool = GDNBENCH_TOOL;
 constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
 
 // A quick run of the CPU backend: 6 samples and more a row, however noisy.
-std::vector<std::string> run_arguments(const std::vector<std::string>& more) {
-  std::vector<std::string> all = {"run",         "--backend", "cpu",           "--timeout", "2",
+std::vector<std::string> run_arguments(const std::vector<std::string>& more,
+                                       const std::string& backend = "cpu") {
+  std::vector<std::string> all = {"run",         "--backend", backend,         "--timeout", "2",
                                   "--max-noise", "1000",      "--min-samples", "6"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -38,9 +39,11 @@ bool has(const std::string& text, const std::string& part) {
 
 #define EXPECT_HAS(text, part) EXPECT_TRUE(has(text, part)) << "\"" << part << "\" in:\n" << text
 
-const json& row_of(const json& report, const std::string& variant, const std::string& scope) {
+json row_of(const json& report, const std::string& variant, const std::string& scope) {
   for (const json& row : report.at("results"))
-    if (row.at("variant") == variant && row.at("scope") == scope) return row;
+    if (row.at("variant").get<std::string>() == variant &&
+        row.at("scope").get<std::string>() == scope)
+      return row;
   throw std::runtime_error("no row " + variant + " " + scope);
 }
 
@@ -217,6 +220,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"forgets_state", "incorrect", "state"},
       {"flaky", "incorrect", "second run"},
       {"tires", "incorrect", "timed runs"},
+      {"lazy", "incorrect", "timed runs"},
       {"overruns", "incorrect", "past an end of output"},
       {"underruns", "incorrect", "past an end of g"},
       {"scribbles", "incorrect", "inputs"},
@@ -232,8 +236,8 @@ TEST(Faults, EachCostsItsOwnRow) {
   };
   EXPECT_EQ(report["results"].size(), expected.size());
   for (const auto& [variant, status, reason] : expected) {
-    const json& row = row_of(report, variant, "core");
-    EXPECT_EQ(row["status"], status) << variant << ": " << row["reason"];
+    const json row = row_of(report, variant, "core");
+    EXPECT_EQ(row["status"].get<std::string>(), status) << variant << ": " << row["reason"];
     EXPECT_HAS(row.value("reason", ""), reason);
     EXPECT_EQ(row["time_s"].is_null(), status != "passed") << variant;
   }
@@ -263,22 +267,23 @@ std::vector<std::string> keys_of(const std::string& path) {
 }
 
 // kill -9 at random moments: after --resume the rows are those of an uninterrupted run.
-TEST(Resume, LosesAndDoublesNothing) {
-  const std::vector<std::string> arguments =
-      run_arguments({"--case", "edge_lengths", "--timing", "hot", "--json", "r.json"});
+void expect_kills_lose_nothing(const std::vector<std::string>& arguments, std::size_t rows,
+                               int most_kills, int longest_ms) {
   Folder whole;
   ASSERT_EQ(run_program(whole, tool, arguments).exit_code, 0);
   const std::vector<std::string> expected = keys_of(whole / "r.json");
-  ASSERT_EQ(expected.size(), 138u);
+  ASSERT_EQ(expected.size(), rows);
 
   std::mt19937 random(20);
   Folder folder;
   int kills = 0;
   std::vector<std::string> next = arguments;
-  while (kills < 200) {
+  while (true) {
     Process process(folder, tool, next);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 300));
-    process.kill_now();
+    if (kills < most_kills) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % longest_ms));
+      process.kill_now();
+    }
     const Ended ended = process.wait();
     if (ended.exit_code != 128 + SIGKILL) {
       EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -292,6 +297,51 @@ TEST(Resume, LosesAndDoublesNothing) {
   EXPECT_GE(kills, 3);
   EXPECT_EQ(keys_of(folder / "r.json"), expected);
   EXPECT_EQ(keys_of(folder / "r.json.jsonl"), expected);
+}
+
+TEST(Resume, LosesAndDoublesNothing) {
+  expect_kills_lose_nothing(
+      run_arguments({"--case", "edge_lengths", "--timing", "hot", "--json", "r.json"}), 138, 20,
+      300);
+}
+
+bool has_gpu() {
+  Folder folder;
+  return has(run_program(folder, tool, {"list", "devices"}).out, "cuda");
+}
+
+TEST(ResumeCuda, LosesAndDoublesNothingOver20Kills) {
+  if (!has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+  const std::size_t rows = 23 * 2 * 2;  // lengths, scopes, instances of the baseline
+  expect_kills_lose_nothing(
+      run_arguments({"--case", "edge_lengths", "--variant", "baseline", "--timing", "graph",
+                     "--timer", "events", "--json", "r.json"},
+                    "cuda"),
+      rows, 20, 3000);
+}
+
+TEST(FaultsCuda, EachCostsItsOwnRow) {
+  if (!has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+  Folder folder;
+  const Ended ended =
+      run_program(folder, faulty_tool,
+                  run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
+                                 "hot", "--deadline", "8", "--json", "r.json"},
+                                "cuda"));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const std::vector<std::tuple<std::string, std::string, std::string>> expected = {
+      {"gpu_faults", "failed", "illegal memory access"},
+      {"gpu_hangs", "failed", "no answer within 8 s"},
+      {"gpu_wrong", "incorrect", "output"},
+      {"baseline:stages=2", "passed", ""},
+      {"baseline:stages=3", "passed", ""},
+  };
+  for (const auto& [variant, status, reason] : expected) {
+    const json row = row_of(report, variant, "core");
+    EXPECT_EQ(row["status"].get<std::string>(), status) << variant << ": " << row["reason"];
+    EXPECT_HAS(row.value("reason", ""), reason);
+  }
 }
 
 // A line torn by the kill is measured again.

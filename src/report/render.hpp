@@ -23,6 +23,9 @@ std::string markdown(const Comparison& comparison);  // for a pull request
 // For CI. Throws UserError in a build without pugixml.
 std::string junit(const Comparison& comparison);
 
+// One table of medians, a row a variant and a column a case, for a document; "" when there is none.
+std::string ladder(const Report& report, Scope scope, Timing timing);
+
 // "1.234 ms", "56.70 µs": four significant digits.
 std::string format_time(double seconds);
 

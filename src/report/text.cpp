@@ -22,7 +22,11 @@ constexpr std::array flag_meanings = {
     Sentence{"throttled", "the device lowered its clocks while it was measured"},
     Sentence{"events_only", "no CUPTI here: device time is that between two events"},
     Sentence{"timers_disagree", "CUPTI and events differ by more than their resolution explains"},
-    Sentence{"not_deterministic", "two runs on the same input differed"},
+    Sentence{"cupti_failed", "the CUPTI pass saw less than ran (telemetry.cupti): no kernel times"},
+    Sentence{"unknown_kernel", "a kernel ran that is no stage of the variant: see kernels"},
+    Sentence{"gate_expired", "launches were not queued in time: host cost is inside the times"},
+    Sentence{"not_queued",
+             "under a profiler or CUDA_LAUNCH_BLOCKING: host cost is inside the times"},
 };
 
 // The length of the UTF-8 sequence that starts `text`, 0 for none (RFC 3629, section 4).
