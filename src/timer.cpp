@@ -38,15 +38,18 @@ Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
   const auto wanted = static_cast<std::size_t>(std::max(plan.min_samples, 1));
   std::size_t next_look = wanted;  // the interval is looked at every 10 % more samples
   double rechecking_s = 0;
+  std::vector<double> uncounted;
+  const auto recheck = [&] {
+    poison();
+    sampler.take(uncounted);
+    verify();
+  };
   const Clock::time_point start = Clock::now();
   while (true) {
     sampler.take(samples);
     if (rechecks_left > 0 && samples.size() > next_recheck) {
       const Clock::time_point pause = Clock::now();
-      std::vector<double> uncounted;
-      poison();
-      sampler.take(uncounted);
-      verify();
+      recheck();
       sampler.take(uncounted);  // caches are again as a launch leaves them
       rechecking_s += seconds_since(pause);
       --rechecks_left;
@@ -63,6 +66,7 @@ Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
       break;
     }
   }
+  recheck();  // the last ones, always
   if (!median_interval(samples)) result.flags.emplace_back("few_samples");
   if (!narrow_enough(samples, plan.max_noise_percent)) result.flags.emplace_back("noisy");
   result.host_s = sampler.host_s();

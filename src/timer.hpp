@@ -32,8 +32,9 @@ struct Samples {
 };
 
 // Samples until the interval is narrower than max_noise_percent and min_samples are there, or the
-// time is up. `lab` always takes its 100 (or what fits the time). A few times, at random, `poison`
-// is called, a sample is taken that does not count, and `verify` must find the results there again.
+// time is up. `lab` always takes its 100 (or what fits the time). A few times, at random and at the
+// end, `poison` is called, a sample is taken that does not count, and `verify` must find the
+// results there again.
 Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
                      const std::function<void()>& poison, const std::function<void()>& verify);
 

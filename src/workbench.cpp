@@ -287,8 +287,11 @@ Row Workbench::measure(const MeasureRequest& request) {
     return row;
   }
   try {
-    const Range of_case(row.case_name);
-    const Range of_variant(row.variant, row.flop);
+    std::optional<Range> of_case, of_variant;
+    if (!request.instead_of_timing) {  // which opens them itself, within what profilers record
+      of_case.emplace(row.case_name);
+      of_variant.emplace(row.variant, row.flop);
+    }
     row.resources = backend_.resources(*request.instance);
     check_and_time(request, row);
   } catch (const Unavailable& e) {
@@ -373,9 +376,6 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
                         [&] { recheck("during the timed runs"); });
   }();
   const TelemetrySummary telemetry = backend_.end_telemetry();
-  poison();
-  backend_.run(launch);
-  recheck("after the timed runs");
   verify_surroundings(workspace);
 
   row.telemetry = telemetry.json;

@@ -227,7 +227,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"throws", "failed", "no launch today"},
       {"crashes", "failed", "Segmentation fault"},
       {"exits", "failed", "exit code 17"},
-      {"hangs", "failed", "no answer within 3 s"},
+      {"hangs", "failed", "no answer within 5 s"},
       {"knobs:threads=64:width=128", "passed", ""},
       {"knobs:threads=512:width=128", "passed", ""},
       {"picky", "skipped", "likes no problem"},
@@ -332,7 +332,7 @@ TEST(FaultsCuda, EachCostsItsOwnRow) {
   const json report = json::parse(read_file(folder / "r.json"));
   const std::vector<std::tuple<std::string, std::string, std::string>> expected = {
       {"gpu_faults", "failed", "illegal memory access"},
-      {"gpu_hangs", "failed", "no answer within 8 s"},
+      {"gpu_hangs", "failed", "no answer within 10 s"},
       {"gpu_wrong", "incorrect", "output"},
       {"baseline:stages=2", "passed", ""},
       {"baseline:stages=3", "passed", ""},
