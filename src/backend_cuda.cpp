@@ -153,7 +153,7 @@ class CudaBackend : public Backend {
     }
     try {
       const ActivityTimes times = time_by_activity(
-          make_plain_repeat(timing, launch, device_timing()), is_kernel, kernel_pass_runs);
+          make_plain_repeat(timing, launch, device_timing()), is_measured, kernel_pass_runs);
       pass.span_s = times.span_s;
       pass.offset_s = timer_offset_s() - cupti_empty_kernel();
       pass.kernels = times.kernels;
@@ -212,7 +212,7 @@ class CudaBackend : public Backend {
     }
     void take(std::vector<double>& samples_s) override {
       std::vector<Activity> run = pass_.record(repeat_);
-      std::erase_if(run, [](const Activity& a) { return !is_kernel(a); });
+      std::erase_if(run, [](const Activity& a) { return !is_measured(a); });
       samples_s.push_back(times_of({run}).span_s);
     }
     double host_s() const override { return 0; }
@@ -222,8 +222,10 @@ class CudaBackend : public Backend {
     ActivityPass pass_;
   };
 
-  static bool is_kernel(const Activity& activity) {
-    return activity.kind == Activity::Kind::kernel;
+  // Not the flush before it, not the gate.
+  static bool is_measured(const Activity& activity) {
+    return activity.kind == Activity::Kind::kernel &&
+           activity.name.find(gate_name) == std::string::npos;
   }
 
   // "" when CUPTI may be used.
@@ -251,7 +253,7 @@ class CudaBackend : public Backend {
     if (!cupti_empty_kernel_s_) {
       const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
       cupti_empty_kernel_s_ =
-          time_by_activity(make_plain_repeat(Timing::hot, empty, device_timing()), is_kernel,
+          time_by_activity(make_plain_repeat(Timing::hot, empty, device_timing()), is_measured,
                            kernel_pass_runs)
               .span_s;
     }

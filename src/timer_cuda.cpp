@@ -148,13 +148,19 @@ std::function<void()> make_plain_repeat(Timing timing, const Launch& launch,
   const std::shared_ptr<CudaGraphExec> graph =
       timing == Timing::graph ? std::make_shared<CudaGraphExec>(capture(launch, device.stream, 1))
                               : nullptr;
+  // Closed and opened for each run, so that launches do not wait for the host that CUPTI slows
+  // down.
+  const std::shared_ptr<Gate> gate =
+      device.gated && timing != Timing::lab ? std::make_shared<Gate>(device.stream) : nullptr;
   return [=] {
+    if (gate) gate->close();
     if (timing == Timing::cold)
       must(cudaMemsetAsync(device.flush_data, 0, device.flush_bytes, device.stream), "flush");
     if (graph)
       must(cudaGraphLaunch(graph->get(), device.stream), "cudaGraphLaunch");
     else
       launch(device.stream);
+    if (gate) gate->open();
     must(cudaStreamSynchronize(device.stream), "kernel");
   };
 }

@@ -5,7 +5,7 @@ namespace {
 
 constexpr unsigned long long patience_ns = 1'000'000'000;
 
-__global__ void gate(const volatile int* open, int* expired) {
+__global__ void timer_gate(const volatile int* open, int* expired) {
   unsigned long long start, now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
   do {
@@ -21,7 +21,7 @@ __global__ void empty() {}
 }  // namespace
 
 void enqueue_gate(const volatile int* open, int* expired, cudaStream_t stream) {
-  gate<<<1, 1, 0, stream>>>(open, expired);
+  timer_gate<<<1, 1, 0, stream>>>(open, expired);
 }
 
 void enqueue_empty(cudaStream_t stream) { empty<<<1, 1, 0, stream>>>(); }

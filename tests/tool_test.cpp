@@ -317,7 +317,7 @@ TEST(ResumeCuda, LosesAndDoublesNothingOver20Kills) {
       run_arguments({"--case", "edge_lengths", "--variant", "baseline", "--timing", "graph",
                      "--timer", "events", "--json", "r.json"},
                     "cuda"),
-      rows, 20, 3000);
+      rows, 20, 700);
 }
 
 TEST(FaultsCuda, EachCostsItsOwnRow) {
@@ -391,6 +391,30 @@ TEST(Resume, AnUnfinishedJournalIsNotOverwritten) {
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, "--resume r.json.jsonl");
   EXPECT_EQ(read_file(folder / "r.json.jsonl"), journal);
+}
+
+TEST(Profile, LaunchesOneCheckedInstance) {
+  Folder folder;
+  const auto profile = [&](const char* program, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"profile", "--backend", "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(folder, program, all);
+  };
+  const char* const one = "edge_lengths:tokens=65";
+  const Ended ended = profile(tool, {"--case", one, "--variant", "chunked", "-n", "3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "edge_lengths:tokens=65 chunked core: checked, then launched 3 times");
+
+  const Ended variants = profile(tool, {"--case", one});
+  EXPECT_EQ(variants.exit_code, 4);
+  EXPECT_HAS(variants.err, "recurrent, chunked, xform");
+  const Ended cases = profile(tool, {"--case", "edge_lengths", "--variant", "chunked"});
+  EXPECT_EQ(cases.exit_code, 4);
+  EXPECT_HAS(cases.err, "edge_lengths:tokens=1, ");
+  EXPECT_EQ(profile(tool, {"--variant", "chunked"}).exit_code, 4);
+  EXPECT_EQ(profile(faulty_tool, {"--case", one, "--variant", "picky"}).exit_code, 4);
+  EXPECT_EQ(profile(faulty_tool, {"--case", one, "--variant", "wrong"}).exit_code, 2);
+  EXPECT_EQ(profile(faulty_tool, {"--case", one, "--variant", "tires"}).exit_code, 2);
 }
 
 TEST(Compare, ExitCodesOfTheCommand) {
