@@ -62,6 +62,7 @@ struct Row {
   double flop = 0;
   double bytes = 0;
   std::string input_hash;          // 16 hexadecimal digits
+  std::string output_hash;         // of output and final state: two runs that agree bit for bit
   std::vector<std::string> flags;  // noisy, few_samples, timeout, throttled, …
 };
 

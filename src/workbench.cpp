@@ -347,6 +347,7 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   if (!request.dump_folder.empty()) dump(request, row);
   if (!finding.reason.empty()) throw Incorrect(finding.reason);
   const std::uint64_t checked = hash_results();
+  row.output_hash = hexadecimal(checked);
   const auto recheck = [&](const char* when) {
     if (hash_results() != checked)
       throw Incorrect(fmt::format("{}, the result differs from the checked one bit for bit", when));

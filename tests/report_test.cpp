@@ -50,6 +50,7 @@ Row timed_row() {
   row.flop = 1.35e9;
   row.bytes = 8.6e6;
   row.input_hash = "0123456789abcdef";
+  row.output_hash = "fedcba9876543210";
   row.flags = {"noisy", "throttled"};
   return row;
 }

@@ -74,6 +74,7 @@ Row row_from(const Field& field) {
   row.flush = text("flush");
   row.reason = text("reason");
   row.input_hash = text("input_hash");
+  row.output_hash = text("output_hash");
   if (const Field knobs = field["knobs"]; knobs.given()) {
     for (const auto& [name, value] : knobs.object().raw().items()) {
       row.knobs.push_back(knob_from(name, knobs[name]));
@@ -200,6 +201,7 @@ Json to_json(const Row& row) {
           {"flop", row.flop},
           {"bytes", row.bytes},
           {"input_hash", row.input_hash},
+          {"output_hash", row.output_hash},
           {"flags", row.flags}};
 }
 
