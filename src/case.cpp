@@ -85,14 +85,10 @@ Case to_case(const Draft& draft, std::size_t memory_bytes) {
                            c.problem.value_heads, c.problem.query_heads));
   }
   c.problem.offsets = offsets_of(draft);
-  const double needed = footprint_bytes(c.problem);
-  if (needed > static_cast<double>(memory_bytes)) {
+  if (const std::string why = too_large(c.problem, memory_bytes); !why.empty()) {
     const Value* listed = draft.values[field::sequences];
-    fail_value(
-        listed ? *listed : culprit(draft, field::tokens, field::batch),
-        fmt::format("{} needs {:.2f} GiB for inputs, outputs and reference, and there are "
-                    "{:.2f} GiB; give fewer tokens or heads",
-                    draft.id, needed / gibibyte, static_cast<double>(memory_bytes) / gibibyte));
+    fail_value(listed ? *listed : culprit(draft, field::tokens, field::batch),
+               fmt::format("{} {}; give fewer tokens or heads", draft.id, why));
   }
   return c;
 }
@@ -203,6 +199,14 @@ double footprint_bytes(const Problem& problem) {
   const double state = dim * dim * (4 + 8 + (problem.initial_state ? 4 : 0));
   return tokens * (query_token * problem.query_heads + value_token * problem.value_heads) +
          state * problem.sequences() * problem.value_heads;
+}
+
+std::string too_large(const Problem& problem, std::size_t memory_bytes) {
+  const double needed = footprint_bytes(problem);
+  const auto memory = static_cast<double>(memory_bytes);
+  if (needed <= memory) return "";
+  return fmt::format("needs {:.2f} GiB for inputs, outputs and reference, and there are {:.2f} GiB",
+                     needed / gibibyte, memory / gibibyte);
 }
 
 }  // namespace gdn

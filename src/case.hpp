@@ -24,6 +24,7 @@ struct Case {
 struct Override {
   std::string field;
   std::string value;
+  std::string source = {};  // the option that errors show, where it is not --set
 };
 
 // Reads one YAML text; `axes` expand it into several cases, in the order of the file. `source` is
@@ -45,7 +46,15 @@ std::vector<Case> select_cases(const std::vector<std::string>& selectors,
 // The case as YAML that parse_cases reads back as an equal case.
 std::string to_yaml(const Case& c);
 
+// A selector that is the path of a YAML file, not a name or a glob.
+bool is_case_file(const std::string& selector);
+
+// The files that are read to select cases by these selectors.
+std::vector<std::filesystem::path> case_files(const std::vector<std::string>& selectors);
+
 // Bytes that measuring the case may take: inputs, g, A, outputs and the fp64 reference.
 double footprint_bytes(const Problem& problem);
+// "needs 3.20 GiB …, and there are 2.00 GiB" where that is more than the memory; else "".
+std::string too_large(const Problem& problem, std::size_t memory_bytes);
 
 }  // namespace gdn

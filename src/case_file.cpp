@@ -122,7 +122,8 @@ YamlNode node_of(const Override& override, field::Index index) {
     node.place = {1, static_cast<int>(column)};
     return node;
   };
-  const std::size_t column = override.field.size() + 2;  // behind the "="
+  // Behind the "=" of --set.
+  const std::size_t column = override.source.empty() ? override.field.size() + 2 : 1;
   if (index != field::sequences || override.value.empty()) return scalar(override.value, column);
   YamlNode list = scalar("", column);
   list.kind = YamlNode::Kind::list;
@@ -166,7 +167,9 @@ CaseFile read_case_file(std::string_view yaml, const std::string& source) {
 std::vector<Setting> read_overrides(const std::vector<Override>& overrides) {
   std::vector<Setting> settings;
   for (const Override& override : overrides) {
-    const std::string source = fmt::format("--set {}={}", override.field, override.value);
+    const std::string source = override.source.empty()
+                                   ? fmt::format("--set {}={}", override.field, override.value)
+                                   : override.source;
     const auto index = index_of(override.field);
     if (!index) {
       fail_at(source, {},

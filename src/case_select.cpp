@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 #include "src/case.hpp"
@@ -22,8 +23,18 @@ bool is_yaml(const fs::path& path) {
   return path.extension() == ".yaml" || path.extension() == ".yml";
 }
 
-bool is_path(const std::string& selector) {
-  return selector.find('/') != std::string::npos || is_yaml(selector);
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  try {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (is_yaml(entry.path())) paths.push_back(entry.path().lexically_normal());
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw UserError(fmt::format("{}: cannot be listed ({}); check its permissions", folder.string(),
+                                e.code().message()));
+  }
+  std::ranges::sort(paths);
+  return paths;
 }
 
 // Case files, read when they are first needed. A deque: the drafts point into them.
@@ -39,17 +50,7 @@ class Library {
   // Every draft of the folder, in the order of the file names.
   const std::vector<Draft>& folder() {
     if (folder_) return *folder_;
-    const fs::path folder = case_folder();
-    std::vector<fs::path> paths;
-    try {
-      for (const auto& entry : fs::directory_iterator(folder)) {
-        if (is_yaml(entry.path())) paths.push_back(entry.path().lexically_normal());
-      }
-    } catch (const fs::filesystem_error& e) {
-      throw UserError(fmt::format("{}: cannot be listed ({}); check its permissions",
-                                  folder.string(), e.code().message()));
-    }
-    std::ranges::sort(paths);
+    const std::vector<fs::path> paths = files_in(case_folder());
     folder_.emplace();
     for (const fs::path& path : paths) {
       for (Draft& draft : expand(file(path))) folder_->push_back(std::move(draft));
@@ -76,9 +77,28 @@ class Library {
 
 }  // namespace
 
+bool is_case_file(const std::string& selector) {
+  return selector.find('/') != std::string::npos || is_yaml(selector);
+}
+
+std::vector<fs::path> case_files(const std::vector<std::string>& selectors) {
+  std::vector<fs::path> files;
+  bool by_name = selectors.empty();
+  for (const std::string& selector : selectors) {
+    if (is_case_file(selector)) {
+      files.emplace_back(selector);
+    } else {
+      by_name = true;
+    }
+  }
+  if (by_name) std::ranges::copy(files_in(case_folder()), std::back_inserter(files));
+  return files;
+}
+
 fs::path case_folder() {
   if (const char* set = std::getenv("GDNBENCH_CASES"); set != nullptr && *set != '\0') {
-    if (fs::is_directory(set)) return set;
+    std::error_code error;
+    if (fs::is_directory(set, error)) return set;
     throw UserError(fmt::format(
         "GDNBENCH_CASES={}: no such folder; set it to the folder of the case files", set));
   }
@@ -103,7 +123,7 @@ std::vector<Case> select_cases(const std::vector<std::string>& selectors,
   for (const std::string& selector :
        selectors.empty() ? std::vector<std::string>{"*"} : selectors) {
     const std::size_t before = selected.size();
-    const bool by_path = is_path(selector);
+    const bool by_path = is_case_file(selector);
     for (const Draft& draft : by_path ? expand(library.file(selector)) : library.folder()) {
       const bool meant =
           by_path || draft.file->name == selector || matches_glob(selector, draft.id);

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <vector>
 
+#include "src/backend.hpp"
 #include "src/commands.hpp"
 #include "src/error.hpp"
+#include "src/file.hpp"
 #include "src/safetensors.hpp"
+#include "src/streams.hpp"
 #include "src/suggest.hpp"
 
 namespace gdn {
@@ -20,6 +24,7 @@ namespace {
 constexpr double unit_tolerance =
     0.02;  // bf16 rounds each element by 2^-9: lengths stay within 1 %
 constexpr float widest_linear_gate = 1.0F;
+constexpr std::int64_t most_sequences = 65536;  // as of a case
 
 const std::vector<std::string> known_tensors = {
     "q", "k", "v", "raw_g", "beta", "initial_state", "cu_seqlens"};
@@ -39,9 +44,9 @@ class Reader {
     const SafeTensor& q = tensor("q", "BF16");
     const SafeTensor& v = tensor("v", "BF16");
     require_rank(q, 1);
-    const std::size_t rank = q.shape.size();
-    tokens_ = rank == 4 ? q.shape[0] * q.shape[1] : q.shape[0];
-    query_heads_ = q.shape[rank - 2];
+    token_axes_.assign(q.shape.begin(), q.shape.end() - 2);
+    tokens_ = token_axes_.size() == 2 ? token_axes_[0] * token_axes_[1] : token_axes_[0];
+    query_heads_ = q.shape[q.shape.size() - 2];
     require_rank(v, 1);
     value_heads_ = v.shape[v.shape.size() - 2];
     check_heads();
@@ -113,16 +118,24 @@ class Reader {
                          query_heads_));
   }
 
+  void check_sequences(std::int64_t sequences) const {
+    if (sequences > most_sequences)
+      refuse(fmt::format("{} sequences are too many; give at most {}", sequences, most_sequences));
+  }
+
   std::span<const std::byte> rows(const std::string& name, const std::string& dtype,
                                   std::int64_t heads, bool wide) const {
     const SafeTensor& t = tensor(name, dtype);
     require_rank(t, wide ? 1 : 0);
-    const std::size_t head_axis = t.shape.size() - (wide ? 2 : 1);
-    std::int64_t rows = 1;
-    for (std::size_t i = 0; i < head_axis; ++i) rows *= t.shape[i];
-    if (rows != tokens_ || t.shape[head_axis] != heads)
-      refuse(fmt::format("{} has shape {}: {} tokens of {} heads are needed beside q and v", name,
-                         shape_text(t.shape), tokens_, heads));
+    const auto head_axis = t.shape.end() - (wide ? 2 : 1);
+    const std::vector<std::int64_t> axes(t.shape.begin(), head_axis);
+    // As many rows in another form may be another order: [heads, tokens] is not [tokens, heads].
+    const bool in_order = axes == token_axes_ || axes == std::vector{tokens_} ||
+                          axes == std::vector{std::int64_t{1}, tokens_};
+    if (!in_order || *head_axis != heads)
+      refuse(fmt::format("{} has shape {}: beside q and v it must be [{}, {}{}]", name,
+                         shape_text(t.shape), fmt::join(token_axes_, ", "), heads,
+                         wide ? ", 128" : ""));
     return t.data;
   }
 
@@ -139,6 +152,7 @@ class Reader {
     const SafeTensor* t = file_->find("cu_seqlens");
     if (t == nullptr) {
       const std::int64_t batch = q.shape.size() == 4 ? q.shape[0] : 1;
+      check_sequences(batch);
       std::vector<std::int32_t> equal;
       for (std::int64_t i = 0; i <= batch; ++i)
         equal.push_back(static_cast<std::int32_t>(i * (tokens_ / batch)));
@@ -151,6 +165,7 @@ class Reader {
     if (t->shape.size() != 1 || t->shape[0] < 2)
       refuse(
           fmt::format("cu_seqlens has shape {}; it must be [sequences + 1]", shape_text(t->shape)));
+    check_sequences(t->shape[0] - 1);
     std::vector<std::int32_t> packed;
     for (std::int64_t i = 0; i < t->shape[0]; ++i) {
       const std::int64_t offset =
@@ -239,6 +254,7 @@ class Reader {
 
   std::string path_;
   std::shared_ptr<SafeTensorsFile> file_;
+  std::vector<std::int64_t> token_axes_;  // of q: [tokens] or [batch, tokens]
   std::int64_t tokens_ = 0, query_heads_ = 0, value_heads_ = 0;
 };
 
@@ -290,8 +306,15 @@ int inputs(const InputsOptions& options) {
       select_cases(options.cases.selectors, options.cases.overrides, SIZE_MAX);
   if (cases.size() != 1)
     throw UserError(fmt::format("--case: one case is wanted, {} are selected", cases.size()));
-  write_inputs(cases.front(), options.output);
-  fmt::print("{}: inputs of {}\n", options.output, cases.front().name);
+  const Case& c = cases.front();
+  if (const std::string why = too_large(c.problem, make_cpu_backend()->device().memory_bytes);
+      !why.empty())
+    throw UserError(fmt::format("{} {}; give fewer tokens or heads", c.name, why));
+  std::vector<NamedPath> read;
+  for (const auto& path : case_files(options.cases.selectors)) read.push_back({"--case", path});
+  require_outputs(read, {{"--output", options.output}});
+  write_inputs(c, options.output);
+  print(stdout, fmt::format("{}: inputs of {}\n", options.output, c.name));
   return 0;
 }
 

@@ -2,112 +2,139 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <set>
 #include <tuple>
-#include <utility>
 
 #include "src/error.hpp"
+#include "src/suggest.hpp"
 
 namespace gdn {
 namespace {
 
 using nlohmann::json;
 
-[[noreturn]] void cannot_write(const std::string& path) {
-  throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+// The first line that two texts do not share, of each of them.
+std::pair<std::string, std::string> differing_lines(std::string_view a, std::string_view b) {
+  const auto begin_of_line = [](std::string_view text, std::size_t at) {
+    const std::size_t newline = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
+    return newline == std::string_view::npos ? 0 : newline + 1;
+  };
+  const auto shared = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  const std::size_t begin = begin_of_line(a, shared);
+  const auto line = [begin](std::string_view text) {
+    return excerpt(text.substr(begin, text.find('\n', begin) - begin));
+  };
+  return {line(a), line(b)};
 }
 
-void write_all(int file, const std::string& text, const std::string& path) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = write(file, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) cannot_write(path);
-    done += static_cast<std::size_t>(n);
+std::string changed(const std::string& what, const std::string& then, const std::string& now) {
+  return fmt::format("{} was {} and is {}", what, then, now);
+}
+
+// What differs first, by its path, with both values; "" when nothing does.
+std::string difference(const json& before, const json& now, const std::string& path) {
+  if (before.is_object() && now.is_object()) {
+    std::set<std::string> keys;
+    for (const json* side : {&before, &now})
+      for (const auto& [key, value] : side->items()) keys.insert(key);
+    for (const std::string& key : keys) {
+      const std::string place = fmt::format("{}: {}", path, key);
+      if (!before.contains(key)) return changed(place, "absent", now[key].dump());
+      if (!now.contains(key)) return changed(place, before[key].dump(), "absent");
+      if (std::string found = difference(before[key], now[key], place); !found.empty())
+        return found;
+    }
+    return "";
   }
-}
-
-// The first top-level key whose value differs, with both values; "" when there is none.
-std::string difference(const json& before, const json& now) {
-  for (const auto& [key, value] : now.items())
-    if (!before.contains(key) || !(before[key] == value))
-      return fmt::format("{} was {} and is {}", key,
-                         before.contains(key) ? before[key].dump() : "absent", value.dump());
-  return "";
+  if (before == now) return "";
+  if (!before.is_string() || !now.is_string()) return changed(path, before.dump(), now.dump());
+  const auto [then, since] =
+      differing_lines(before.get_ref<const std::string&>(), now.get_ref<const std::string&>());
+  return changed(path, then, since);
 }
 
 }  // namespace
 
-JournalFile::JournalFile(JournalFile&& other) noexcept
-    : file_(std::exchange(other.file_, -1)), path_(std::move(other.path_)) {}
-
-JournalFile::~JournalFile() {
-  if (file_ >= 0) close(file_);
+JournalFile::JournalFile(const std::string& path, int more_flags)
+    // Not blocking: a FIFO would hold us up before fstat could tell that it is none of ours.
+    : path_(path),
+      file_(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | more_flags, 0666)) {
+  if (file_.get() < 0) fail_writing(path, errno);
+  struct stat status {};
+  if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw UserError(path + ": not a regular file, so it cannot keep rows; choose another --json");
+  // Where a file system has no locks, one goes on without.
+  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw UserError(path +
+                    ": another run is writing it; wait for its end, or choose another --json");
 }
 
 JournalFile JournalFile::create(const std::string& path, const Report& head) {
-  if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) > 0) {
-    const Journal before = read_journal(path);
+  JournalFile journal(path, O_CREAT);
+  struct stat status {};
+  if (fstat(journal.file_.get(), &status) == 0 && status.st_size > 0) {
+    Journal before;
+    try {
+      before = read_journal(path);
+    } catch (const UserError& e) {
+      throw UserError(fmt::format(
+          "{}: is there and is no whole journal of a run; remove it, or choose another --json ({})",
+          path, e.what()));
+    }
     if (!before.finished && !before.report.rows.empty())
       throw UserError(
           fmt::format("{0}: holds {1} rows of an unfinished run; go on with --resume "
                       "{0}, or remove it",
                       path, before.report.rows.size()));
   }
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) cannot_write(path);
-  JournalFile journal(file, path);
+  journal.cut(0);
   journal.write_line(journal_header(head));
   return journal;
 }
 
-JournalFile JournalFile::resume(const std::string& path, Report& report) {
-  const Journal before = read_journal(path);
-  for (const auto& [what, then, now] :
-       {std::tuple{"fingerprint", &before.report.fingerprint, &report.fingerprint},
-        std::tuple{"options", &before.report.options, &report.options}})
-    if (const std::string changed = difference(*then, *now); !changed.empty())
-      throw UserError(
-          fmt::format("--resume {}: it belongs to another run: {}: {}; use the build "
-                      "and device it was started with, or start anew",
-                      path, what, changed));
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) cannot_write(path);
-  JournalFile journal(file, path);
-  if (ftruncate(file, static_cast<off_t>(before.whole_bytes)) != 0) cannot_write(path);
-  report.rows = before.report.rows;
+JournalFile JournalFile::reopen(const std::string& path) {
+  JournalFile journal(path, 0);
+  journal.before_ = read_journal(path);
+  journal.finished_ = journal.before_.finished;
   return journal;
 }
 
-void JournalFile::write_line(const std::string& line) {
-  write_all(file_, line, path_);
-  if (fdatasync(file_) != 0 && errno != EINVAL && errno != EROFS) cannot_write(path_);
+void JournalFile::go_on(Report& report) {
+  const Report& then = before_.report;
+  std::string changed = difference(then.fingerprint, report.fingerprint, "fingerprint");
+  if (changed.empty()) changed = difference(then.options, report.options, "options");
+  if (!changed.empty())
+    throw UserError(fmt::format(
+        "--resume {}: it belongs to another run: {}; use the build, device and inputs it was "
+        "started with, or start anew",
+        path_, changed));
+  cut(before_.whole_bytes);
+  report.rows = then.rows;
 }
 
-void JournalFile::append(const Row& row) { write_line(journal_line(row)); }
+void JournalFile::cut(std::uintmax_t bytes) {
+  if (ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) fail_writing(path_, errno);
+}
 
-void JournalFile::finish() { write_line(journal_end); }
+void JournalFile::write_line(const std::string& line) {
+  write_all(file_.get(), line, path_);
+  sync_to_disk(file_.get(), path_);
+}
 
-void write_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) cannot_write(path);
-  try {
-    write_all(file, text, path);
-  } catch (...) {
-    close(file);
-    unlink(temporary.c_str());
-    throw;
-  }
-  fsync(file);
-  close(file);
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    unlink(temporary.c_str());
-    cannot_write(path);
-  }
+void JournalFile::append(const Row& row) {
+  write_line(journal_line(row));
+  finished_ = false;
+}
+
+void JournalFile::finish() {
+  if (!finished_) write_line(journal_end);
+  finished_ = true;
 }
 
 }  // namespace gdn

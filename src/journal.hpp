@@ -3,37 +3,38 @@
 
 #include <string>
 
+#include "src/file.hpp"
 #include "src/result.hpp"
 
 namespace gdn {
 
+// Locked as long as it is open: a second run that would write it is refused.
 class JournalFile {
  public:
   // Starts a new journal. Throws UserError when `path` cannot be written or holds the rows of an
   // unfinished run, which would be lost.
   static JournalFile create(const std::string& path, const Report& head);
 
-  // Goes on with a journal, whose rows are put into `report`; a last line that a kill has torn is
-  // cut off. Throws UserError when it is not the journal of the same run: another build, device or
-  // other options.
-  static JournalFile resume(const std::string& path, Report& report);
-
-  JournalFile(JournalFile&& other) noexcept;
-  JournalFile(const JournalFile&) = delete;
-  ~JournalFile();
+  // Opens the journal of an earlier run: what it was asked for, and its rows, are in before().
+  static JournalFile reopen(const std::string& path);
+  const Report& before() const { return before_.report; }
+  // Goes on with it: its rows are put into `report`; a last line that a kill has torn is cut off.
+  // Throws UserError when it is not the journal of the same run: another build, device, other
+  // options or cases.
+  void go_on(Report& report);
 
   void append(const Row& row);  // on disk when it returns
   void finish();
 
  private:
-  explicit JournalFile(int file, std::string path) : file_(file), path_(std::move(path)) {}
+  JournalFile(const std::string& path, int more_flags);
   void write_line(const std::string& line);
+  void cut(std::uintmax_t bytes);
 
-  int file_ = -1;
   std::string path_;
+  Descriptor file_;
+  Journal before_;
+  bool finished_ = false;
 };
-
-// Writes a whole file or nothing: a temporary file beside it, then a rename. Throws UserError.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace gdn

@@ -17,9 +17,8 @@ std::string shape_of(const Problem& problem) {
                      problem.value_heads, problem.initial_state ? "yes" : "no ");
 }
 
-void list_cases(const CaseSelection& selection, std::size_t memory_bytes) {
-  const std::vector<Case> cases =
-      select_cases(selection.selectors, selection.overrides, memory_bytes);
+void list_cases(const CaseSelection& selection) {
+  const std::vector<Case> cases = select_cases(selection.selectors, selection.overrides, SIZE_MAX);
   std::size_t width = 0;
   for (const Case& c : cases) width = std::max(width, c.name.size());
   for (const Case& c : cases)
@@ -69,16 +68,15 @@ void print_device(const Backend& backend) {
 }  // namespace
 
 int list(const ListOptions& options) {
-  const std::unique_ptr<Backend> cpu = make_cpu_backend();
   switch (options.what) {
     case ListOptions::What::cases:
-      list_cases(options.cases, cpu->device().memory_bytes);
+      list_cases(options.cases);
       break;
     case ListOptions::What::variants:
       list_variants(*make_backend({}));
       break;
     case ListOptions::What::devices:
-      print_device(*cpu);
+      print_device(*make_cpu_backend());
       if (const auto best = make_backend({}); best->device().target == Target::cuda)
         print_device(*best);
       break;

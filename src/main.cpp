@@ -3,10 +3,13 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
 #include "src/options.hpp"
+#include "src/streams.hpp"
 
 namespace {
 
@@ -22,15 +25,26 @@ struct Execute {
   int operator()(const gdn::Leave& leave) const { return leave.exit_code; }
 };
 
+void complain(const std::string& what) { gdn::print(stderr, "gdnbench: " + what + "\n"); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  gdn::prepare_process();
   try {
-    return std::visit(Execute{}, gdn::parse_command_line(argc, argv));
+    const int exit_code = std::visit(Execute{}, gdn::parse_command_line(argc, argv));
+    gdn::flush_standard_output();
+    return exit_code;
   } catch (const gdn::UserError& e) {
-    fmt::print(stderr, "gdnbench: {}\n", e.what());
+    complain(e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    complain(fmt::format("{}: {}; check the path and its permissions", e.path1().string(),
+                         e.code().message()));
+  } catch (const std::system_error& e) {  // of a print, when it comes from standard output
+    complain(std::ferror(stdout) != 0 ? gdn::output_lost(e.code().message())
+                                      : fmt::format("unexpected: {}", e.what()));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "gdnbench: unexpected: {}\n", e.what());
+    complain(fmt::format("unexpected: {}", e.what()));
   }
   return static_cast<int>(gdn::Exit::usage);
 }

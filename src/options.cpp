@@ -5,9 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <revision.hpp>
+#include <set>
 #include <sstream>
 
 #include "src/error.hpp"
+#include "src/streams.hpp"
 #include "src/suggest.hpp"
 
 namespace gdn {
@@ -17,11 +19,35 @@ constexpr const char* exit_codes =
     "Exit codes: 0 fine, 1 regression, 2 incorrect or failed, 3 inconclusive, 4 usage or "
     "environment.";
 
+constexpr double longest_wait_s = 86400;
+
 struct Raw {  // what CLI11 fills before it is understood
   std::vector<std::string> sets, scopes, timings;
   std::string seed, what;
   std::string ladder_scope = "core", ladder_timing = "graph";
 };
+
+// CLI11 takes an empty word for a path, and a NaN for a number in any range.
+std::string refuse_empty(const std::string& path) {
+  return path.empty() ? "an empty path; leave the option out, or give a name" : "";
+}
+
+CLI::Validator number_between(double low, double high) {
+  const std::string range = fmt::format("{:g} … {:g}", low, high);
+  return CLI::Validator(
+      [=](std::string& text) {
+        double number = 0;
+        const bool fits =
+            CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
+        return fits ? "" : fmt::format("{} is not a number in {}", excerpt(text), range);
+      },
+      range);
+}
+
+CLI::Option& add_path(CLI::App& command, const char* name, std::string& path, const char* meaning,
+                      const char* type = "FILE") {
+  return *command.add_option(name, path, meaning)->check(refuse_empty)->type_name(type);
+}
 
 void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
   command
@@ -73,10 +99,10 @@ void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
   command
       .add_option("--max-noise", sampling.max_noise_percent,
                   "Sample until the 95 % interval of the median is this narrow, in per cent")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1e-6, 1e6))
       ->capture_default_str();
   command.add_option("--timeout", sampling.timeout_s, "Most seconds of sampling a row")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1e-6, longest_wait_s))
       ->capture_default_str();
 }
 
@@ -92,29 +118,24 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                  "cold: cache flushed before each sample (default) · hot: back to back ·\n"
                  "graph: replay of a captured graph · lab: the lab's protocol, launch included")
       ->delimiter(',');
-  run.add_option("--inputs", options.worker.inputs_file,
-                 "A safetensors file of your own instead of cases: q k v raw_g beta\n"
-                 "[initial_state] [cu_seqlens]")
-      ->type_name("FILE");
+  add_path(run, "--inputs", options.worker.inputs_file,
+           "A safetensors file of your own instead of cases: q k v raw_g beta\n"
+           "[initial_state] [cu_seqlens]");
   add_backend_options(run, options.worker.backend);
   add_timer_options(run, options.worker.backend);
   add_sampling_options(run, options.worker);
   run.add_option("--deadline", options.worker.deadline_s,
                  "Seconds after which a row that hangs is ended")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(0.1, longest_wait_s))
       ->capture_default_str();
-  run.add_option("--json", options.json,
-                 "Write results; FILE.jsonl holds each row as soon as it is there")
-      ->type_name("FILE");
-  run.add_option("--csv", options.csv, "Write results as CSV; - is standard output")
-      ->type_name("FILE");
-  run.add_option("--markdown", options.markdown, "Write results as Markdown")->type_name("FILE");
-  run.add_option("--resume", options.resume,
-                 "Go on with an interrupted run; what it was asked for is in the file")
-      ->type_name("FILE.jsonl");
-  run.add_option("--dump", options.worker.dump_folder,
-                 "Write output, reference and difference of each row into this folder")
-      ->type_name("DIR");
+  add_path(run, "--json", options.json,
+           "Write results; FILE.jsonl holds each row as soon as it is there");
+  add_path(run, "--csv", options.csv, "Write results as CSV; - is standard output");
+  add_path(run, "--markdown", options.markdown, "Write results as Markdown");
+  add_path(run, "--resume", options.resume,
+           "Go on with an interrupted run; what it was asked for is in the file", "FILE.jsonl");
+  add_path(run, "--dump", options.worker.dump_folder,
+           "Write output, reference and difference of each row into this folder", "DIR");
   std::string* const score = &raw.what;
   run.add_option("--score", *score, "lab: print the lab's points (core scope, lab timing)")
       ->check(CLI::IsMember({"lab"}));
@@ -145,9 +166,7 @@ void add_inputs(CLI::App& app, InputsOptions& options, Raw& raw) {
   CLI::App& inputs =
       *app.add_subcommand("inputs", "Write the inputs of a case as a safetensors file");
   add_case_options(inputs, options.cases, raw);
-  inputs.add_option("-o,--output", options.output, "The file to write")
-      ->required()
-      ->type_name("FILE");
+  add_path(inputs, "-o,--output", options.output, "The file to write").required();
   inputs.footer("Example:\n  gdnbench inputs --case short_tail_state --output inputs.safetensors");
 }
 
@@ -159,17 +178,14 @@ void add_compare(CLI::App& app, CompareCommand& command) {
   compare
       .add_option("--threshold", command.options.threshold_percent,
                   "Per cent by which a median may change")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1e-6, 1000))
       ->capture_default_str();
-  compare
-      .add_option("--thresholds", command.options.thresholds_file,
-                  "YAML with `default: 2` and `cases: {GLOB: per cent}`")
-      ->type_name("FILE");
+  add_path(compare, "--thresholds", command.options.thresholds_file,
+           "YAML with `default: 2` and `cases: {GLOB: per cent}`");
   compare.add_flag("--force", command.options.force,
                    "Compare although device, driver, inputs or schema differ");
-  compare.add_option("--markdown", command.markdown, "Write a table for a pull request")
-      ->type_name("FILE");
-  compare.add_option("--junit", command.junit, "Write JUnit XML for CI")->type_name("FILE");
+  add_path(compare, "--markdown", command.markdown, "Write a table for a pull request");
+  add_path(compare, "--junit", command.junit, "Write JUnit XML for CI");
   compare.footer(std::string("Example:\n  gdnbench compare main.json branch.json --markdown -\n") +
                  exit_codes);
 }
@@ -199,14 +215,11 @@ void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
   CLI::App& report = *app.add_subcommand("report", "Show a result file again, or put it elsewhere");
   report.add_option("FILE", command.file, "Results or journal of `gdnbench run --json`")
       ->required();
-  report.add_option("--csv", command.csv, "Write it as CSV; - is standard output")
-      ->type_name("FILE");
-  report.add_option("--markdown", command.markdown, "Write it as Markdown")->type_name("FILE");
-  report
-      .add_option(
-          "--ladder", command.ladder,
-          "Put a table of medians between <!-- ladder --> and <!-- /ladder --> of this file")
-      ->type_name("FILE.md");
+  add_path(report, "--csv", command.csv, "Write it as CSV; - is standard output");
+  add_path(report, "--markdown", command.markdown, "Write it as Markdown");
+  add_path(report, "--ladder", command.ladder,
+           "Put a table of medians between <!-- ladder --> and <!-- /ladder --> of this file",
+           "FILE.md");
   report.add_option("--scope", raw.ladder_scope, "Scope of that table")->capture_default_str();
   report.add_option("--timing", raw.ladder_timing, "Timing of that table")->capture_default_str();
   report.footer(
@@ -220,15 +233,35 @@ void understand_overrides(const Raw& raw, CaseSelection& cases) {
       throw UserError(fmt::format("--set {}: FIELD=VALUE is wanted, e.g. --set tokens=4096", set));
     cases.overrides.push_back({set.substr(0, equals), set.substr(equals + 1)});
   }
-  if (!raw.seed.empty()) cases.overrides.push_back({"seed", raw.seed});
+  if (!raw.seed.empty())
+    cases.overrides.push_back({"seed", raw.seed, fmt::format("--seed {}", raw.seed)});
+}
+
+// The values of the names, each once and in their order.
+template <class Value>
+void understand_names(const std::vector<std::string>& names, Value (*named)(const std::string&),
+                      std::vector<Value>& values) {
+  if (names.empty()) return;
+  values.clear();
+  for (const std::string& name : names)
+    if (const Value value = named(name); std::ranges::find(values, value) == values.end())
+      values.push_back(value);
+}
+
+// What decides the rows is in the journal; beside it, it would be ignored.
+void refuse_beside_resume(const CLI::App& run) {
+  const std::set<std::string> allowed = {"--resume", "--json", "--csv", "--markdown"};
+  for (const CLI::Option* option : run.get_options())
+    if (option->count() > 0 && !allowed.contains(option->get_name()))
+      throw UserError(fmt::format(
+          "--resume goes on with what the run was asked for: leave {} out, or start anew",
+          option->get_name()));
 }
 
 void understand_run(const Raw& raw, RunOptions& options) {
   understand_overrides(raw, options.cases);
-  if (!raw.scopes.empty()) options.scopes.clear();
-  for (const std::string& name : raw.scopes) options.scopes.push_back(scope_named(name));
-  if (!raw.timings.empty()) options.timings.clear();
-  for (const std::string& name : raw.timings) options.timings.push_back(timing_named(name));
+  understand_names(raw.scopes, scope_named, options.scopes);
+  understand_names(raw.timings, timing_named, options.timings);
   options.lab_score = raw.what == "lab";
   const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
   if (!options.worker.inputs_file.empty() && selects_cases)
@@ -254,9 +287,11 @@ std::string suggestion(const CLI::App& app, const std::string& message) {
     for (const CLI::Option* option : sub->get_options())
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   std::istringstream words(message);
-  for (std::string word; words >> word;)
-    if (word.starts_with("--"))
-      if (std::string meant = did_you_mean(word, known); !meant.empty()) return meant;
+  for (std::string word; words >> word;) {
+    word.resize(std::min(word.find_first_of(":="), word.size()));  // "--timeout: …", "--caze=x"
+    if (!word.starts_with("--") || std::ranges::find(known, word) != known.end()) continue;
+    if (std::string meant = did_you_mean(word, known); !meant.empty()) return meant;
+  }
   return "";
 }
 
@@ -306,13 +341,17 @@ Command parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
-    return Leave{app.exit(e)};
+    std::ostringstream text;
+    const int exit_code = app.exit(e, text, text);
+    print(stdout, text.str());
+    return Leave{exit_code};
   } catch (const CLI::ParseError& e) {
     throw UserError(fmt::format(
         "{}{}\nTry `gdnbench {}--help`.", e.what(), suggestion(app, e.what()),
         app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " "));
   }
   if (app.got_subcommand("run")) {
+    if (!run.resume.empty()) refuse_beside_resume(*app.get_subcommand("run"));
     understand_run(raw, run);
     return run;
   }
@@ -322,6 +361,10 @@ Command parse_command_line(int argc, char** argv) {
   }
   if (app.got_subcommand("inputs")) {
     understand_overrides(raw, inputs.cases);
+    if (inputs.output == "-")
+      throw UserError(
+          "--output -: inputs are mapped into memory when they are read, which a pipe cannot be; "
+          "give a file");
     return inputs;
   }
   if (app.got_subcommand("compare")) return compare;

@@ -1,24 +1,40 @@
 #include "src/progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "src/report/render.hpp"
+#include "src/streams.hpp"
 
 namespace gdn {
+namespace {
 
-Progress::Progress(std::size_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+constexpr std::string_view clear_line = "\r\033[K";
+
+// As many characters as fit: a line that wraps could not be cleared again.
+std::string_view cut(std::string_view utf8, std::size_t columns) {
+  std::size_t bytes = 0;
+  for (std::size_t seen = 0; bytes < utf8.size(); ++bytes) {
+    const bool begins = (static_cast<unsigned char>(utf8[bytes]) & 0xC0) != 0x80;
+    if (begins && seen++ == columns) break;
+  }
+  return utf8.substr(0, bytes);
+}
+
+}  // namespace
+
+Progress::Progress(std::size_t total) : total_(total), terminal_(is_terminal(stderr)) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::doing(const std::string& case_name, const std::string& variant, Scope scope,
                      Timing timing) {
   if (!terminal_) return;
-  fmt::print(stderr, "\r\033[K[{}/{}] {}  {}  {}  {} …", done_ + 1, total_, case_name, variant,
-             name_of(scope), name_of(timing));
-  std::fflush(stderr);
+  const std::string line = fmt::format("[{}/{}] {}  {}  {}  {} …", done_ + 1, total_, case_name,
+                                       variant, name_of(scope), name_of(timing));
+  print(stderr, fmt::format("{}{}", clear_line, cut(line, columns(stderr) - 1)));
 }
 
 void Progress::skip() { ++done_; }
@@ -27,14 +43,13 @@ void Progress::finished(const Row& row) {
   ++done_;
   if (terminal_) return;
   const std::string outcome = row.time_s ? format_time(row.time_s->median) : row.reason;
-  fmt::print(stderr, "[{}/{}] {} {} {} {}: {}{}{}\n", done_, total_, row.case_name, row.variant,
-             name_of(row.scope), name_of(row.timing), name_of(row.status),
-             outcome.empty() ? "" : ", ", outcome);
+  print(stderr, fmt::format("[{}/{}] {} {} {} {}: {}{}{}\n", done_, total_, row.case_name,
+                            row.variant, name_of(row.scope), name_of(row.timing),
+                            name_of(row.status), outcome.empty() ? "" : ", ", outcome));
 }
 
 void Progress::clear() {
-  if (terminal_) fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  if (terminal_) print(stderr, clear_line);
 }
 
 }  // namespace gdn

@@ -1,36 +1,24 @@
 // `gdnbench report FILE`: a result file again as tables, and the ladder's table in a document.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
-#include "src/journal.hpp"
+#include "src/file.hpp"
 #include "src/report/render.hpp"
+#include "src/streams.hpp"
 
 namespace gdn {
 namespace {
 
 constexpr std::string_view begin_mark = "<!-- ladder -->";
+constexpr std::size_t largest_document_bytes = std::size_t{64} << 20;
 constexpr std::string_view end_mark = "<!-- /ladder -->";
-
-void deliver(const std::string& path, const std::string& text) {
-  if (path == "-")
-    fmt::print("{}", text);
-  else
-    write_file(path, text);
-}
 
 // Replaces what stands between the marks of a document.
 void put_ladder(const std::string& path, const std::string& table) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text = read_text(path, largest_document_bytes, "the document that has its marks");
   const std::size_t begin = text.find(begin_mark);
   const std::size_t end = text.find(end_mark);
   if (begin == std::string::npos || end == std::string::npos || end < begin)
@@ -44,9 +32,12 @@ void put_ladder(const std::string& path, const std::string& table) {
 }  // namespace
 
 int report(const ReportCommand& command) {
+  require_outputs(
+      {{"FILE", command.file}},
+      {{"--csv", command.csv}, {"--markdown", command.markdown}, {"--ladder", command.ladder}});
   const Report report = read_report(command.file);
-  if (!command.csv.empty()) deliver(command.csv, csv(report));
-  if (!command.markdown.empty()) deliver(command.markdown, markdown(report));
+  deliver(command.csv, csv(report));
+  deliver(command.markdown, markdown(report));
   if (!command.ladder.empty()) {
     const std::string table = ladder(report, command.scope, command.timing);
     if (table.empty())
@@ -54,9 +45,8 @@ int report(const ReportCommand& command) {
                                   name_of(command.scope), name_of(command.timing)));
     put_ladder(command.ladder, table);
   }
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const bool asked = !command.csv.empty() || !command.markdown.empty() || !command.ladder.empty();
-  if (!asked) fmt::print("{}", console(report, colour));
+  if (!asked) print(stdout, console(report, in_colour(stdout)));
   return 0;
 }
 

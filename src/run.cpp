@@ -1,23 +1,25 @@
 // `gdnbench run`: every selected variant on every selected case, one row after the other.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
+#include "src/file.hpp"
 #include "src/fingerprint.hpp"
 #include "src/inputs.hpp"
+#include "src/interrupt.hpp"
 #include "src/journal.hpp"
 #include "src/progress.hpp"
 #include "src/report/render.hpp"
+#include "src/run_record.hpp"
 #include "src/score.hpp"
+#include "src/streams.hpp"
 #include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 
@@ -34,36 +36,20 @@ struct Planned {
   Timing timing;
 };
 
-// The part of the options that decides which rows there are and how they are measured.
-Json to_json(const RunOptions& options) {
-  Json overrides = Json::array();
-  for (const Override& o : options.cases.overrides) overrides.push_back({o.field, o.value});
-  Json scopes = Json::array();
-  for (const Scope scope : options.scopes) scopes.push_back(name_of(scope));
-  Json timings = Json::array();
-  for (const Timing timing : options.timings) timings.push_back(name_of(timing));
-  return {{"case", options.cases.selectors},
-          {"set", overrides},
-          {"variant", options.variants},
-          {"scope", scopes},
-          {"timing", timings},
-          {"backend", options.worker.backend.name},
-          {"device", options.worker.backend.device},
-          {"timer", options.worker.backend.timer},
-          {"schedule", options.worker.backend.schedule},
-          {"batch", options.worker.backend.batch},
-          {"inputs", options.worker.inputs_file},
-          {"min_samples", options.worker.sampling.min_samples},
-          {"max_noise_percent", options.worker.sampling.max_noise_percent},
-          {"timeout_s", options.worker.sampling.timeout_s},
-          {"deadline_s", options.worker.deadline_s}};
-}
-
 std::vector<Case> cases_of(const RunOptions& options, const Device& device) {
-  if (options.worker.inputs_file.empty())
-    return select_cases(options.cases.selectors, options.cases.overrides, device.memory_bytes);
-  const InputFile file = read_inputs(options.worker.inputs_file);
-  return {{.name = file.name, .problem = file.problem, .recipe = {}}};
+  if (!options.worker.inputs_file.empty()) {
+    const InputFile file = read_inputs(options.worker.inputs_file);
+    if (const std::string why = too_large(file.problem, device.memory_bytes); !why.empty())
+      throw UserError(fmt::format("{}: {}; give fewer tokens, sequences or heads",
+                                  options.worker.inputs_file, why));
+    return {{.name = file.name, .problem = file.problem, .recipe = {}}};
+  }
+  const CaseSelection& wanted = options.cases;
+  // A case that was named must fit; what a glob brings and does not fit is skipped.
+  for (const std::string& selector : wanted.selectors)
+    if (select_cases({selector}, wanted.overrides, SIZE_MAX).size() == 1)
+      select_cases({selector}, wanted.overrides, device.memory_bytes);
+  return select_cases(wanted.selectors, wanted.overrides, SIZE_MAX);
 }
 
 std::string key_of(const Planned& planned) {
@@ -102,12 +88,18 @@ class Bench {
   Row measure(const Planned& planned) {
     Row row = blank_row(*planned.c, *planned.variant, *planned.instance, planned.scope,
                         planned.timing, planned.variant->target);
+    if (row.reason = too_large(planned.c->problem, device_.memory_bytes); !row.reason.empty()) {
+      row.status = Status::skipped;
+      return row;
+    }
     row.status = Status::failed;
     try {
       lay_out(*planned.c);
       row.input_hash = input_hash_;
       Row measured = worker_->measure(row.variant, planned.scope, planned.timing);
-      // What went wrong may have written anywhere: the next row gets a fresh case.
+      // What went wrong may have written anywhere, and an error of the device sticks: the next row
+      // gets a fresh case, and after a failure a fresh worker.
+      if (measured.status == Status::failed) worker_.reset();
       if (measured.status == Status::incorrect || measured.status == Status::failed)
         laid_out_ = nullptr;
       return measured;
@@ -141,10 +133,6 @@ class Bench {
   std::string input_hash_;
 };
 
-bool colour_on(std::FILE* stream) {
-  return isatty(fileno(stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
-}
-
 Exit exit_of(const Report& report) {
   const bool wrong = std::ranges::any_of(report.rows, [](const Row& row) {
     return row.status == Status::incorrect || row.status == Status::failed;
@@ -156,85 +144,49 @@ void print_case(std::FILE* to, const Report& report, const std::string& case_nam
   Report part{.fingerprint = report.fingerprint, .options = report.options};
   std::ranges::copy_if(report.rows, std::back_inserter(part.rows),
                        [&](const Row& row) { return row.case_name == case_name; });
-  fmt::print(to, "{}", console(part, colour_on(to)));
-  std::fflush(to);
+  print(to, console(part, in_colour(to)));
 }
 
-void deliver(const std::string& path, const std::string& text) {
-  if (path == "-")
-    fmt::print("{}", text);
-  else if (!path.empty())
-    write_file(path, text);
+// Where the rows are kept while the run lasts; "" where the results go to nothing that lasts.
+std::string journal_of(const RunOptions& options) {
+  if (!options.resume.empty()) return options.resume;
+  const bool lasts =
+      !options.json.empty() && !is_standard_output(options.json) && keeps_bytes(options.json);
+  return lasts ? options.json + ".jsonl" : "";
 }
 
-void require_writable(const std::string& path) {
-  if (path.empty() || path == "-") return;
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  if (!std::filesystem::is_directory(folder))
-    throw UserError(
-        fmt::format("{}: there is no folder {}; create it first", path, folder.string()));
-  if (std::filesystem::is_directory(path)) throw UserError(fmt::format("{}: is a folder", path));
-  if (access(folder.c_str(), W_OK) != 0)
-    throw UserError(fmt::format("{}: the folder {} cannot be written to", path, folder.string()));
+std::vector<std::string> outputs_of(const RunOptions& options) {
+  std::vector<std::string> outputs = {options.json, options.csv, options.markdown};
+  std::erase(outputs, "");
+  return outputs;
 }
 
-// What a journal's run was asked for, so that --resume needs no other option.
-RunOptions resumed(const RunOptions& given) {
-  const Json options = read_report(given.resume).options;
-  RunOptions before = given;
-  try {
-    before.cases.selectors = options.at("case").get<std::vector<std::string>>();
-    before.cases.overrides.clear();
-    for (const Json& o : options.at("set")) before.cases.overrides.push_back({o.at(0), o.at(1)});
-    before.variants = options.at("variant").get<std::vector<std::string>>();
-    before.scopes.clear();
-    for (const Json& name : options.at("scope")) before.scopes.push_back(scope_named(name));
-    before.timings.clear();
-    for (const Json& name : options.at("timing")) before.timings.push_back(timing_named(name));
-    WorkerOptions& worker = before.worker;
-    worker.backend.name = options.at("backend");
-    worker.backend.device = options.at("device");
-    worker.backend.timer = options.at("timer");
-    worker.backend.schedule = options.at("schedule");
-    worker.backend.batch = options.at("batch");
-    worker.inputs_file = options.at("inputs");
-    worker.sampling.min_samples = options.at("min_samples");
-    worker.sampling.max_noise_percent = options.at("max_noise_percent");
-    worker.sampling.timeout_s = options.at("timeout_s");
-    worker.deadline_s = options.at("deadline_s");
-  } catch (const Json::exception& e) {
-    throw UserError(
-        fmt::format("--resume {}: its options cannot be read ({})", given.resume, e.what()));
-  }
-  if (before.json.empty() && given.resume.ends_with(".jsonl"))
-    before.json = given.resume.substr(0, given.resume.size() - 6);
-  return before;
+void require_outputs_of(const RunOptions& options) {
+  std::vector<NamedPath> inputs = {{"--inputs", options.worker.inputs_file}};
+  if (options.worker.inputs_file.empty())
+    for (const auto& path : case_files(options.cases.selectors)) inputs.push_back({"--case", path});
+  require_outputs(inputs, {{"--json", options.json},
+                           {"--csv", options.csv},
+                           {"--markdown", options.markdown},
+                           {"the journal", journal_of(options)}});
+  if (!options.worker.dump_folder.empty()) make_folder(options.worker.dump_folder);
 }
 
-}  // namespace
+std::string for_a_shell(const std::string& word) {
+  const bool plain = std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_./=:+-").find(c) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
 
-int run(const RunOptions& given) {
-  const RunOptions options = given.resume.empty() ? given : resumed(given);
-  for (const std::string* path : {&options.json, &options.csv, &options.markdown})
-    require_writable(*path);
-
-  Bench bench(options.worker);
-  Report report{.fingerprint = fingerprint(bench.of_backend()), .options = to_json(options)};
-  const std::vector<Case> cases = cases_of(options, bench.device());
-  const std::vector<Planned> plan =
-      plan_rows(options, cases, select_variants(options.variants, bench.device().target));
-
-  std::optional<JournalFile> journal;
-  if (!options.resume.empty())
-    journal.emplace(JournalFile::resume(options.resume, report));
-  else if (!options.json.empty() && options.json != "-")
-    journal.emplace(JournalFile::create(options.json + ".jsonl", report));
+// Measures what is planned and not yet in the report.
+void measure_rows(Bench& bench, const std::vector<Planned>& plan, Report& report,
+                  std::optional<JournalFile>& journal, std::FILE* tables) {
   std::set<std::string> done;
   for (const Row& row : report.rows) done.insert(row_key(row));
-
-  // Tables go to standard output unless a file format was asked for there.
-  const bool taken = options.json == "-" || options.csv == "-" || options.markdown == "-";
-  std::FILE* const tables = taken ? stderr : stdout;
   Progress progress(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Planned& planned = plan[i];
@@ -252,11 +204,47 @@ int run(const RunOptions& given) {
       print_case(tables, report, planned.c->name);
     }
   }
+}
+
+}  // namespace
+
+int run(const RunOptions& given) {
+  RunOptions options = given;
+  std::optional<JournalFile> journal;
+  if (!given.resume.empty()) {
+    journal.emplace(JournalFile::reopen(given.resume));
+    options = recalled(given, journal->before().options);
+    if (options.json.empty() && given.resume.ends_with(".jsonl"))
+      options.json = given.resume.substr(0, given.resume.size() - 6);
+  }
+  require_outputs_of(options);
+
+  Bench bench(options.worker);
+  const std::vector<Case> cases = cases_of(options, bench.device());
+  const std::vector<Planned> plan =
+      plan_rows(options, cases, select_variants(options.variants, bench.device().target));
+  Report report{.fingerprint = fingerprint(bench.of_backend()),
+                .options = record_of(options, cases)};
+  const std::string kept = journal_of(options);
+  if (journal)
+    journal->go_on(report);
+  else if (!kept.empty())
+    journal.emplace(JournalFile::create(kept, report));
+  if (journal)
+    say_when_interrupted(fmt::format("\ngdnbench: stopped; go on with: gdnbench run --resume {}\n",
+                                     for_a_shell(kept)));
+
+  // Tables go to standard output unless a file format was asked for there.
+  const std::vector<std::string> outputs = outputs_of(options);
+  if (journal || !std::ranges::all_of(outputs, is_standard_output)) outlive_readers();
+  std::FILE* const tables = std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
+  measure_rows(bench, plan, report, journal, tables);
+
   if (journal) journal->finish();
   deliver(options.json, json(report));
   deliver(options.csv, csv(report));
   deliver(options.markdown, markdown(report));
-  if (options.lab_score) fmt::print(tables, "{}", lab_summary(report));
+  if (options.lab_score) print(tables, lab_summary(report));
   return static_cast<int>(exit_of(report));
 }
 

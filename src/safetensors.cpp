@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "src/error.hpp"
+#include "src/file.hpp"
 #include "src/suggest.hpp"
 
 namespace gdn {
@@ -258,41 +259,6 @@ SafeTensors place_tensors(std::vector<Entry> entries, std::span<const std::byte>
       fmt::format("{}: {} ({}); {}", path.string(), what, std::strerror(errno), remedy));
 }
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-bool write_all(int fd, const void* data, std::size_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(fd, next, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
-bool write_content(int fd, const std::string& header, const SafeTensors& content) {
-  if (!write_all(fd, header.data(), header.size())) return false;
-  for (const SafeTensor& tensor : content.tensors) {
-    if (!write_all(fd, tensor.data.data(), tensor.data.size())) return false;
-  }
-  return ::fsync(fd) == 0;
-}
-
 }  // namespace
 
 const SafeTensor* SafeTensors::find(std::string_view name) const {
@@ -387,32 +353,17 @@ std::string safetensors_header(const SafeTensors& content) {
 }
 
 void write_safetensors(const std::filesystem::path& path, const SafeTensors& content) {
-  constexpr std::string_view remedy = "choose a folder that you may write to, with space left";
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     throw UserError(path.string() + ": exists and is not a regular file; give another path");
   }
   const std::string header = safetensors_header(content);
-  // Beside the target, so that the renaming cannot cross file systems.
-  const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", ::getpid());
-  {
-    const Descriptor file(
-        ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (file.get() < 0) fail_system(path, "cannot be written", remedy);
-    if (!write_content(file.get(), header, content)) {
-      const int reason = errno;
-      ::unlink(partial.c_str());
-      errno = reason;
-      fail_system(path, "cannot be written", remedy);
-    }
+  std::vector<std::string_view> parts = {header};
+  for (const SafeTensor& tensor : content.tensors) {
+    parts.emplace_back(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
   }
-  if (::rename(partial.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(partial.c_str());
-    errno = reason;
-    fail_system(path, "cannot be written", remedy);
-  }
+  write_file(path, parts);
 }
 
 }  // namespace gdn

@@ -45,6 +45,7 @@ class SafeTensorsFile {
   SafeTensorsFile& operator=(const SafeTensorsFile&) = delete;
   SafeTensorsFile& operator=(SafeTensorsFile&&) = delete;
 
+  std::span<const std::byte> bytes() const { return bytes_; }  // of the whole file
   const SafeTensors& content() const { return content_; }
   const SafeTensor* find(std::string_view name) const { return content_.find(name); }
 

@@ -250,9 +250,9 @@ std::string read_yaml_file(const std::string& path) {
     fail(error ? error.message() + "; check the path and its permissions"
                : "not a regular file; give a YAML file");
   }
-  std::ifstream file(path, std::ios::binary);
   std::string text(largest_text_bytes + 1, '\0');
   errno = 0;
+  std::ifstream file(path, std::ios::binary);
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad()) {
     fail(fmt::format("cannot be read ({}); check its permissions", std::strerror(errno)));

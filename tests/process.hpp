@@ -72,7 +72,8 @@ class Process {
     }
   }
 
-  void kill_now() const { kill(pid_, SIGKILL); }
+  void kill_now() const { send(SIGKILL); }
+  void send(int signal) const { kill(pid_, signal); }
 
   Ended wait() {
     int status = 0;

@@ -8,36 +8,22 @@
 #include <thread>
 
 #include "src/result.hpp"
-#include "tests/process.hpp"
+#include "tests/tool.hpp"
 
 namespace gdn {
 namespace {
 
 using nlohmann::json;
 using test::Ended;
+using test::faulty_tool;
 using test::Folder;
+using test::has;
 using test::Process;
 using test::read_file;
+using test::run_arguments;
 using test::run_program;
+using test::tool;
 using test::write_text;
-
-constexpr const char* tool = GDNBENCH_TOOL;
-constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
-
-// A quick run of the CPU backend: 6 samples and more a row, however noisy.
-std::vector<std::string> run_arguments(const std::vector<std::string>& more,
-                                       const std::string& backend = "cpu") {
-  std::vector<std::string> all = {"run",         "--backend", backend,         "--timeout", "2",
-                                  "--max-noise", "1000",      "--min-samples", "6"};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-#define EXPECT_HAS(text, part) EXPECT_TRUE(has(text, part)) << "\"" << part << "\" in:\n" << text
 
 json row_of(const json& report, const std::string& variant, const std::string& scope) {
   for (const json& row : report.at("results"))

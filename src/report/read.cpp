@@ -2,12 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "src/error.hpp"
+#include "src/file.hpp"
 #include "src/report/json_field.hpp"
 #include "src/result.hpp"
 
@@ -69,28 +67,7 @@ Json parse(std::string_view text, const std::string& source, std::size_t first_l
 }
 
 std::string read_file(const std::string& path) {
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (kind == std::filesystem::file_type::not_found) {
-    throw UserError(path + ": no such file; give a result file that `run --json` wrote");
-  }
-  if (kind == std::filesystem::file_type::directory) {
-    throw UserError(path + ": a folder; give a result file");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::array<char, 1 << 16> block;
-  while (file && text.size() <= largest_file_bytes) {
-    file.read(block.data(), block.size());
-    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad()) {
-    throw UserError(path + ": cannot be read; check its permissions");
-  }
-  if (text.size() > largest_file_bytes) {
-    throw UserError(path + ": larger than 256 MiB; is this a result file?");
-  }
-  return text;
+  return read_text(path, largest_file_bytes, "a result file that `run --json` wrote");
 }
 
 // Names the file in what report_from_json and its like refuse.
@@ -148,7 +125,9 @@ Journal parse_journal(std::string_view text, const std::string& path) {
 Journal read_journal(const std::string& path) {
   const std::string text = read_file(path);
   if (!is_journal(text, path)) {
-    throw UserError(path + ": not the journal of a run; give the .jsonl that `run --json` wrote");
+    throw UserError(
+        path +
+        ": not the journal of a run; give the .jsonl that `run --json` wrote, or start anew");
   }
   return parse_journal(text, path);
 }

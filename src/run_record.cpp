@@ -1,0 +1,95 @@
+#include "src/run_record.hpp"
+
+#include <fmt/format.h>
+
+#include "kernels/prepare/hash.hpp"
+#include "src/error.hpp"
+#include "src/file.hpp"
+#include "src/safetensors.hpp"
+
+namespace gdn {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string absolute_or_none(const std::string& path) {
+  return path.empty() ? "" : absolute_path(path);
+}
+
+std::string hash_of_file(const std::string& path) {
+  const SafeTensorsFile file(path);
+  return fmt::format("inputs {:016x}", hash_bytes(file.bytes().data(), file.bytes().size()));
+}
+
+}  // namespace
+
+Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
+  const WorkerOptions& worker = options.worker;
+  Json selectors = Json::array();
+  for (const std::string& selector : options.cases.selectors)
+    selectors.push_back(is_case_file(selector) ? absolute_path(selector) : selector);
+  Json meant = Json::object();
+  for (const Case& c : cases)
+    meant[c.name] = worker.inputs_file.empty() ? to_yaml(c) : hash_of_file(worker.inputs_file);
+  Json overrides = Json::array();
+  for (const Override& o : options.cases.overrides) overrides.push_back({o.field, o.value});
+  Json scopes = Json::array();
+  for (const Scope scope : options.scopes) scopes.push_back(name_of(scope));
+  Json timings = Json::array();
+  for (const Timing timing : options.timings) timings.push_back(name_of(timing));
+  return {{"case", selectors},
+          {"cases", meant},
+          {"set", overrides},
+          {"variant", options.variants},
+          {"scope", scopes},
+          {"timing", timings},
+          {"backend", worker.backend.name},
+          {"device", worker.backend.device},
+          {"timer", worker.backend.timer},
+          {"schedule", worker.backend.schedule},
+          {"batch", worker.backend.batch},
+          {"inputs", absolute_or_none(worker.inputs_file)},
+          {"dump", absolute_or_none(worker.dump_folder)},
+          {"lab_score", options.lab_score},
+          {"min_samples", worker.sampling.min_samples},
+          {"max_noise_percent", worker.sampling.max_noise_percent},
+          {"timeout_s", worker.sampling.timeout_s},
+          {"deadline_s", worker.deadline_s}};
+}
+
+RunOptions recalled(const RunOptions& given, const Json& record) {
+  RunOptions options = given;
+  try {
+    record.at("case").get_to(options.cases.selectors);
+    options.cases.overrides.clear();
+    for (const Json& o : record.at("set"))
+      options.cases.overrides.push_back({o.at(0).get<std::string>(), o.at(1).get<std::string>()});
+    record.at("variant").get_to(options.variants);
+    options.scopes.clear();
+    for (const Json& name : record.at("scope"))
+      options.scopes.push_back(scope_named(name.get<std::string>()));
+    options.timings.clear();
+    for (const Json& name : record.at("timing"))
+      options.timings.push_back(timing_named(name.get<std::string>()));
+    WorkerOptions& worker = options.worker;
+    record.at("backend").get_to(worker.backend.name);
+    record.at("device").get_to(worker.backend.device);
+    record.at("timer").get_to(worker.backend.timer);
+    record.at("schedule").get_to(worker.backend.schedule);
+    record.at("batch").get_to(worker.backend.batch);
+    record.at("inputs").get_to(worker.inputs_file);
+    record.at("dump").get_to(worker.dump_folder);
+    record.at("lab_score").get_to(options.lab_score);
+    record.at("min_samples").get_to(worker.sampling.min_samples);
+    record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);
+    record.at("timeout_s").get_to(worker.sampling.timeout_s);
+    record.at("deadline_s").get_to(worker.deadline_s);
+  } catch (const Json::exception& e) {
+    throw UserError(
+        fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
+                    given.resume, e.what()));
+  }
+  return options;
+}
+
+}  // namespace gdn

@@ -1,0 +1,41 @@
+// The finished program, and how tests call it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/process.hpp"
+
+namespace gdn::test {
+
+inline constexpr const char* tool = GDNBENCH_TOOL;
+inline constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
+
+// A quick run of the CPU backend: 6 samples and more a row, however noisy.
+inline std::vector<std::string> run_arguments(const std::vector<std::string>& more,
+                                              const std::string& backend = "cpu") {
+  std::vector<std::string> all = {"run",         "--backend", backend,         "--timeout", "2",
+                                  "--max-noise", "1000",      "--min-samples", "6"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// A line of the shell, where $T is the tool and $RUN a quick run of one row with it.
+inline Ended run_shell(const Folder& folder, const std::string& line) {
+  const std::string quick = std::string(tool) +
+                            " run --backend cpu --timeout 2 --max-noise 1000 --min-samples 6"
+                            " --case edge_lengths:tokens=1 --variant chunked --scope core";
+  return run_program(folder, "/bin/sh",
+                     {"-c", "T='" + std::string(tool) + "'; RUN='" + quick + "'; " + line});
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+#define EXPECT_HAS(text, part) \
+  EXPECT_TRUE(::gdn::test::has(text, part)) << "\"" << part << "\" in:\n" << text
+
+}  // namespace gdn::test
