@@ -152,8 +152,9 @@ class CudaBackend : public Backend {
       return pass;
     }
     try {
-      const ActivityTimes times = time_by_activity(
-          make_plain_repeat(timing, launch, device_timing()), is_measured, kernel_pass_runs);
+      const ActivityTimes times =
+          time_by_activity(make_plain_repeat(timing, launch, device_timing()), is_measured,
+                           kernel_pass_runs, stages.size());
       pass.span_s = times.span_s;
       pass.offset_s = timer_offset_s() - cupti_empty_kernel();
       pass.kernels = times.kernels;

@@ -136,8 +136,9 @@ void examine_clocks(const std::string& gpu, const nlohmann::json& facts,
   if (is_throttling(now.throttle_reasons))
     say(State::lacking, fmt::format("{}: throttled now: {}", gpu, fmt::join(reasons, ", ")),
         "see to cooling and power (nvidia-smi -q -d PERFORMANCE); rows are flagged `throttled`");
+  const int most = facts.value("max_sm_clock_mhz", 0);
   const bool set = std::ranges::find(reasons, "applications_clocks_setting") != reasons.end() ||
-                   facts.value("application_clock_mhz", 0) < facts.value("max_sm_clock_mhz", 0);
+                   facts.value("application_clock_mhz", most) < most;
   if (set)
     say(State::note, fmt::format("{}: the clock is held below its maximum by a setting", gpu),
         "nvidia-smi -rgc and -rac (as root) let it go");
