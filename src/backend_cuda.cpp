@@ -19,7 +19,7 @@
 namespace gdn {
 namespace {
 
-constexpr int kernel_pass_runs = 11;
+constexpr int kernel_pass_queues = 3;  // of queue_length launches
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 std::string version_text_of(int version) {  // 13000 -> "13.0"
@@ -139,7 +139,8 @@ class CudaBackend : public Backend {
 
   std::unique_ptr<Sampler> sampler(Timing timing, const Launch& launch) override {
     if (timing == Timing::cold && options_.batch > 1) throw Unavailable(cold_batch_obstacle);
-    if (options_.timer == "cupti") return std::make_unique<CuptiSampler>(timing, launch, *this);
+    if (options_.timer == "cupti")
+      return std::make_unique<CuptiSampler>(timing, launch, device_timing());
     return make_event_sampler(timing, launch, device_timing());
   }
 
@@ -152,9 +153,8 @@ class CudaBackend : public Backend {
       return pass;
     }
     try {
-      const ActivityTimes times =
-          time_by_activity(make_plain_repeat(timing, launch, device_timing()), is_measured,
-                           kernel_pass_runs, stages.size());
+      const ActivityTimes times = times_of(
+          ActivityRuns(timing, launch, device_timing(), stages.size()).take(kernel_pass_queues));
       pass.span_s = times.span_s;
       pass.offset_s = timer_offset_s() - cupti_empty_kernel();
       pass.kernels = times.kernels;
@@ -203,31 +203,56 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // The headline from CUPTI: the span of a launch's kernels. CUPTI is attached as long as it lives.
+  // Launches queued as for the timed pass, seen by CUPTI, which is attached as long as this lives.
+  class ActivityRuns {
+   public:
+    // `kernels`: how many a launch has; 0 where that is not known.
+    ActivityRuns(Timing timing, const Launch& launch, const DeviceTiming& device,
+                 std::size_t kernels)
+        : kernels_(kernels), queue_(make_plain_queue(timing, launch, device, queue_length)) {
+      queue_();  // warm-up
+      pass_.record(queue_);
+    }
+
+    // What the device did, launch by launch; without the flushes and the gate.
+    std::vector<std::vector<Activity>> take(int queues) {
+      std::vector<std::vector<Activity>> runs;
+      for (int i = 0; i < queues; ++i) {
+        std::vector<Activity> all =
+            pass_.record(queue_, queue_length * std::max<std::size_t>(kernels_, 1));
+        std::erase_if(all, [](const Activity& a) {
+          return a.kind != Activity::Kind::kernel || a.name.find(gate_name) != std::string::npos;
+        });
+        const std::size_t each = kernels_ > 0 ? kernels_ : all.size() / queue_length;
+        if (all.size() != each * queue_length)
+          throw ActivityError(fmt::format("{} kernels were seen in {} launches of {} each",
+                                          all.size(), queue_length, each));
+        for (std::size_t first = 0; first < all.size(); first += each)
+          runs.emplace_back(all.begin() + first, all.begin() + first + each);
+      }
+      return runs;
+    }
+
+   private:
+    std::size_t kernels_;
+    std::function<void()> queue_;
+    ActivityPass pass_;
+  };
+
+  // The headline from CUPTI: the span of a launch's kernels.
   class CuptiSampler : public Sampler {
    public:
-    CuptiSampler(Timing timing, const Launch& launch, CudaBackend& backend)
-        : repeat_(make_plain_repeat(timing, launch, backend.device_timing())) {
-      const int warm_ups = timing == Timing::lab ? lab_warm_ups : 2;
-      for (int i = 0; i < warm_ups; ++i) repeat_();
-    }
+    CuptiSampler(Timing timing, const Launch& launch, const DeviceTiming& device)
+        : runs_(timing, launch, device, 0) {}
     void take(std::vector<double>& samples_s) override {
-      std::vector<Activity> run = pass_.record(repeat_);
-      std::erase_if(run, [](const Activity& a) { return !is_measured(a); });
-      samples_s.push_back(times_of({run}).span_s);
+      for (const std::vector<Activity>& run : runs_.take(1))
+        samples_s.push_back(times_of({run}).span_s);
     }
     double host_s() const override { return 0; }
 
    private:
-    std::function<void()> repeat_;
-    ActivityPass pass_;
+    ActivityRuns runs_;
   };
-
-  // Not the flush before it, not the gate.
-  static bool is_measured(const Activity& activity) {
-    return activity.kind == Activity::Kind::kernel &&
-           activity.name.find(gate_name) == std::string::npos;
-  }
 
   // "" when CUPTI may be used.
   std::string cupti_obstacle() const {
@@ -254,8 +279,7 @@ class CudaBackend : public Backend {
     if (!cupti_empty_kernel_s_) {
       const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
       cupti_empty_kernel_s_ =
-          time_by_activity(make_plain_repeat(Timing::hot, empty, device_timing()), is_measured,
-                           kernel_pass_runs)
+          times_of(ActivityRuns(Timing::hot, empty, device_timing(), 1).take(kernel_pass_queues))
               .span_s;
     }
     return *cupti_empty_kernel_s_;

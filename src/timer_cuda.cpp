@@ -12,8 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int queue_length = 10;  // samples behind one gate
-
 // A kernel at the head of the stream that waits for the host.
 class Gate {
  public:
@@ -143,25 +141,27 @@ std::unique_ptr<Sampler> make_event_sampler(Timing timing, const Launch& launch,
   return std::make_unique<EventSampler>(timing, launch, device);
 }
 
-std::function<void()> make_plain_repeat(Timing timing, const Launch& launch,
-                                        const DeviceTiming& device) {
+std::function<void()> make_plain_queue(Timing timing, const Launch& launch,
+                                       const DeviceTiming& device, int launches) {
   const std::shared_ptr<CudaGraphExec> graph =
       timing == Timing::graph ? std::make_shared<CudaGraphExec>(capture(launch, device.stream, 1))
                               : nullptr;
-  // Closed and opened for each run, so that launches do not wait for the host that CUPTI slows
-  // down.
   const std::shared_ptr<Gate> gate =
       device.gated && timing != Timing::lab ? std::make_shared<Gate>(device.stream) : nullptr;
+  const auto wait = [=] { must(cudaStreamSynchronize(device.stream), "kernel"); };
   return [=] {
     if (gate) gate->close();
-    if (timing == Timing::cold)
-      must(cudaMemsetAsync(device.flush_data, 0, device.flush_bytes, device.stream), "flush");
-    if (graph)
-      must(cudaGraphLaunch(graph->get(), device.stream), "cudaGraphLaunch");
-    else
-      launch(device.stream);
+    for (int i = 0; i < launches; ++i) {
+      if (timing == Timing::cold)
+        must(cudaMemsetAsync(device.flush_data, 0, device.flush_bytes, device.stream), "flush");
+      if (graph)
+        must(cudaGraphLaunch(graph->get(), device.stream), "cudaGraphLaunch");
+      else
+        launch(device.stream);
+      if (timing == Timing::lab) wait();
+    }
     if (gate) gate->open();
-    must(cudaStreamSynchronize(device.stream), "kernel");
+    wait();
   };
 }
 

@@ -25,10 +25,12 @@ struct DeviceTiming {
 std::unique_ptr<Sampler> make_event_sampler(Timing timing, const Launch& launch,
                                             const DeviceTiming& device);
 
-// The launch as `timing` runs it, flush and graph included, without events: for the CUPTI pass.
-// The flush is a memset, which that pass can tell from kernels.
-std::function<void()> make_plain_repeat(Timing timing, const Launch& launch,
-                                        const DeviceTiming& device);
+// `launches` of the launch as `timing` runs them, flushes, gate and graph included, without events:
+// for the CUPTI pass. Returns when they have run.
+std::function<void()> make_plain_queue(Timing timing, const Launch& launch,
+                                       const DeviceTiming& device, int launches);
+
+inline constexpr int queue_length = 10;  // launches behind one gate
 
 // Median of an empty kernel between two events.
 double measure_empty_kernel(const DeviceTiming& device);
