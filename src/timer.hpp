@@ -11,7 +11,7 @@ namespace gdn {
 
 // When enough is enough.
 struct Sampling {
-  int min_samples = 10;
+  int min_samples = 30;
   double max_noise_percent = 0.5;  // width of the 95 % interval of the median, relative to it
   double timeout_s = 5;            // of sampling one row; a flag, not an error
 };
