@@ -18,6 +18,7 @@ class Cuda : public testing::Test {
  protected:
   void SetUp() override {
     if (!test::has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+    setenv("GDNBENCH_CASES", GDNBENCH_SOURCE_DIR "/cases", 1);
   }
 };
 
