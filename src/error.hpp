@@ -1,4 +1,5 @@
-// How the tool fails: one exception for what the user can mend, and the exit codes of every command.
+// How the tool fails: one exception for what the user can mend, and the exit codes of every
+// command.
 #pragma once
 
 #include <stdexcept>
