@@ -31,7 +31,8 @@ struct Finding {
   std::string reason;  // "" when right; else what is wrong, and where
 };
 
-// Whether the lab's check decides as well: it is honest on ordinary gates only (gdn.md).
+// Whether the lab's check decides as well: it is honest on ordinary gates only, while
+// with `zero` or `model` gates a sound bf16 kernel can fail it.
 bool lab_check_is_gate(std::optional<Gates> gates);
 
 // All pointers are host memory. A NaN or an infinity where the reference is finite is never right.

@@ -1,4 +1,4 @@
-// The oracle: the operator's definition in fp64, token by token (gdn.md's form 1, arXiv
+// The oracle: the operator's definition in fp64, token by token (form 1 of kernels/README.md, arXiv
 // 2412.06464).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Inputs: the same bits for a seed, everywhere and for ever; and the distributions that gdn.md
+// Inputs: the same bits for a seed, everywhere and for ever; and the distributions that the cases
 // names.
 #include "kernels/prepare/generate.hpp"
 

@@ -30,7 +30,8 @@ Truths recurrence(HostCase& c) {
   return truths;
 }
 
-// gdn.md's form 3 (U/W) in fp64 with a triangular solve: shares nothing with the recurrence.
+// Form 3 of kernels/README.md (U/W) in fp64 with a triangular solve: shares nothing with the
+// recurrence.
 Truths chunk_wise(const HostCase& c) {
   const Problem& p = c.problem;
   Truths truths{std::vector<double>(c.output.size()), std::vector<double>(c.final_state.size())};

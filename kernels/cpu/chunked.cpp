@@ -1,4 +1,5 @@
-// 64 tokens at a time in the residual form (gdn.md's form 4), so that the work is matrix products:
+// 64 tokens at a time in the residual form (form 4 of kernels/README.md), so that the work is
+// matrix products:
 //   R  = V − Γ K S                                    what the state does not yet know
 //   V̂  = A B R
 //   O  = scale (Γ Q S + tril(Q Kᵀ ∘ exp(g_i − g_j)) V̂)

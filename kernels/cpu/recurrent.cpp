@@ -1,4 +1,4 @@
-// The definition, token by token and head by head (gdn.md's form 1):
+// The definition, token by token and head by head (form 1 of kernels/README.md):
 //   S ← α S;  S ← S + β kᵀ (v − k S);  o = scale · q S
 // 4 passes over a state of 64 KiB for every token: it lives in the second-level cache, and that is
 // what the time goes to. It serves both scopes from raw_g, since it needs neither g nor A.

@@ -1,5 +1,5 @@
-// The X form (gdn.md's form 5): the chain through the state is two products, K S and Xᵀ R;
-// everything else is independent of the state.
+// The X form (form 5 of kernels/README.md): the chain through the state is two products, K S and Xᵀ
+// R; everything else is independent of the state.
 //   X  = B Aᵀ diag(exp(g_C − g)) K
 //   P' = tril(Q Kᵀ ∘ exp(g_i − g_j)) A B
 //   R  = V − Γ K S

@@ -1,5 +1,5 @@
-// Rung 1, the U/W form as written (gdn.md's form 3), in three kernels. Everything they hand on
-// travels through memory: U, W, each chunk's S and V̂.
+// Rung 1, the U/W form as written (form 3 of kernels/README.md), in three kernels. Everything they
+// hand on travels through memory: U, W, each chunk's S and V̂.
 //   W = A B Γ K                               a CTA per chunk and head           Wu::make_W
 //   U = A B V                                                                    Wu::make_U
 //   V̂ = U − W S                               a CTA per head and 64 values,      ChunkState::step
@@ -17,6 +17,10 @@
 // 164 µs. Cycles a chunk of the state kernel: 128 mma of 2048 multiply-adds a warp, ~900, beside
 // 128 KiB out of shared memory, ~1000, and ~400 of conversions: 0.8 µs if all of it overlapped. One
 // warp a scheduler cannot: 610 instructions, and every phase begins with the latency of the last.
+// Measured on an H200 (reports/h200/ladder.json, `kernels` of the forward rows in graph timing):
+// wu 127 µs on wide_gva_state, near its bytes; chunk_state 1.27 µs a chunk on chain_equal, where a
+// CTA has its multiprocessor to itself, and 305 µs on wide_gva_state, twice its bytes: there it
+// waits for memory, and two stages are as good as three. A fourth stage was no faster on any case.
 #include "kernels/cuda/chunk_output.cuh"
 #include "kernels/cuda/rungs.hpp"
 

@@ -1,4 +1,4 @@
-// The fp64 recurrence, token by token (gdn.md's form 1):
+// The fp64 recurrence, token by token (form 1 of kernels/README.md):
 //   S ← α S;  S ← S + β kᵀ (v − k S);  o = scale · q S                                      step
 //
 // Columns of S do not meet, so a column is the work of eight lanes that hold 16 of its rows each: a
