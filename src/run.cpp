@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "src/inputs.hpp"
 #include "src/interrupt.hpp"
 #include "src/journal.hpp"
+#include "src/profiler_commands.hpp"
 #include "src/progress.hpp"
 #include "src/report/render.hpp"
 #include "src/run_record.hpp"
@@ -172,16 +172,6 @@ void require_outputs_of(const RunOptions& options) {
   if (!options.worker.dump_folder.empty()) make_folder(options.worker.dump_folder);
 }
 
-std::string for_a_shell(const std::string& word) {
-  const bool plain = std::ranges::all_of(word, [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_./=:+-").find(c) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 // Measures what is planned and not yet in the report.
 void measure_rows(Bench& bench, const std::vector<Planned>& plan, Report& report,
                   std::optional<JournalFile>& journal, std::FILE* tables) {
@@ -232,7 +222,7 @@ int run(const RunOptions& given) {
     journal.emplace(JournalFile::create(kept, report));
   if (journal)
     say_when_interrupted(fmt::format("\ngdnbench: stopped; go on with: gdnbench run --resume {}\n",
-                                     for_a_shell(kept)));
+                                     shell_quoted(kept)));
 
   // Tables go to standard output unless a file format was asked for there.
   const std::vector<std::string> outputs = outputs_of(options);
