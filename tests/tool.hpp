@@ -13,10 +13,11 @@ namespace gdn::test {
 inline constexpr const char* tool = GDNBENCH_TOOL;
 inline constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
 
-// A quick run of the CPU backend: 6 samples and more a row, however noisy.
+// A quick run: 6 samples a row, however noisy, and however slow the build is that takes them.
 inline std::vector<std::string> run_arguments(const std::vector<std::string>& more,
-                                              const std::string& backend = "cpu") {
-  std::vector<std::string> all = {"run",         "--backend", backend,         "--timeout", "2",
+                                              const std::string& backend = "cpu",
+                                              const std::string& timeout = "60") {
+  std::vector<std::string> all = {"run",         "--backend", backend,         "--timeout", timeout,
                                   "--max-noise", "1000",      "--min-samples", "6"};
   all.insert(all.end(), more.begin(), more.end());
   return all;

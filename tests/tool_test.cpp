@@ -197,7 +197,8 @@ TEST(Faults, EachCostsItsOwnRow) {
   const Ended ended =
       run_program(folder, faulty_tool,
                   run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
-                                 "hot", "--deadline", "3", "--json", "r.json"}));
+                                 "hot", "--deadline", "3", "--json", "r.json"},
+                                "cpu", "2"));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   const json report = json::parse(read_file(folder / "r.json"));
   const std::vector<std::tuple<std::string, std::string, std::string>> expected = {
@@ -314,7 +315,7 @@ TEST(FaultsCuda, EachCostsItsOwnRow) {
       run_program(folder, faulty_tool,
                   run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
                                  "hot", "--deadline", "8", "--json", "r.json"},
-                                "cuda"));
+                                "cuda", "2"));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   const json report = json::parse(read_file(folder / "r.json"));
   const std::vector<std::tuple<std::string, std::string, std::string>> expected = {
