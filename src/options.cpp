@@ -53,7 +53,7 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
   command
       .add_option("-c,--case", cases.selectors,
                   "Cases: names, globs or YAML files ('*' is every case)\n"
-                  "e.g. short_tail_state 'edges:*' my/case.yaml")
+                  "e.g. short_tail_state 'edge_*' my/case.yaml")
       ->delimiter(',')
       ->type_name("CASE");
   command
@@ -141,7 +141,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
       ->check(CLI::IsMember({"lab"}));
   run.footer(std::string("Examples:\n"
                          "  gdnbench run --case short_tail_state\n"
-                         "  gdnbench run --case 'edges:*' --variant chunked --scope core\n"
+                         "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
              exit_codes);
