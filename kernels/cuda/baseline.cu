@@ -20,7 +20,7 @@
 // Measured on an H200 (reports/h200/ladder.json, `kernels` of the forward rows in graph timing):
 // wu 127 µs on wide_gva_state, near its bytes; chunk_state 1.27 µs a chunk on chain_equal, where a
 // CTA has its multiprocessor to itself, and 305 µs on wide_gva_state, twice its bytes: there it
-// waits for memory, and two stages are as good as three. A fourth stage was no faster on any case.
+// waits for memory, and two stages are as good as three.
 #include "kernels/cuda/chunk_output.cuh"
 #include "kernels/cuda/rungs.hpp"
 
