@@ -111,6 +111,9 @@ struct Instance {
   // Untimed: tensor maps, work lists. The workspace (16-byte aligned at least) and the tensors
   // outlive the launch that is returned.
   std::function<Launch(const Problem&, const Tensors&, void* workspace)> setup;
+  // Why this configuration cannot be had on any device: it is listed and skipped with this reason,
+  // and has no stages and no setup.
+  std::string obstacle;
 };
 
 // A rung of the ladder.

@@ -5,6 +5,7 @@
 
 #include "src/backend.hpp"
 #include "src/commands.hpp"
+#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {
@@ -48,12 +49,14 @@ void list_variants(Backend& backend) {
   for (const Variant& variant : ladder()) {
     fmt::print("{} [{}]\n    {}\n    {}\n", variant.name, name_of(variant.target), variant.idea,
                scopes_of(variant));
-    const bool here = variant.target == device.target;
-    const std::string obstacle = here && variant.needs ? variant.needs(device) : "";
-    if (!obstacle.empty()) fmt::print("    skipped here: {}\n", obstacle);
     for (const Instance& instance : variant.instances) {
       if (!instance.knobs.empty()) fmt::print("    {}\n", variant_id(variant, instance));
-      if (here && obstacle.empty()) print_resources(backend.resources(instance));
+      if (variant.target != device.target) continue;
+      const std::string why = obstacle(variant, instance, device);
+      if (why.empty())
+        print_resources(backend.resources(instance));
+      else
+        fmt::print("        skipped here: {}\n", why);
     }
   }
 }

@@ -18,4 +18,7 @@ struct SelectedVariant {
 // nothing.
 std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target);
 
+// Why an instance cannot run on a device, whatever the problem; "" when it can.
+std::string obstacle(const Variant& variant, const Instance& instance, const Device& device);
+
 }  // namespace gdn

@@ -11,6 +11,7 @@
 #include "src/safetensors.hpp"
 #include "src/statistics.hpp"
 #include "src/trace.hpp"
+#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {
@@ -50,14 +51,9 @@ bool timers_disagree(double events_s, double span_s, double offset_s) {
 // Why an instance cannot be measured here at all; "" when it can.
 std::string obstacle(const Variant& variant, const Instance& instance, Scope scope,
                      const Device& device, const Problem& problem) {
-  if (variant.needs)
-    if (std::string why = variant.needs(device); !why.empty()) return why;
+  if (std::string why = obstacle(variant, instance, device); !why.empty()) return why;
   if (variant.accepts)
     if (std::string why = variant.accepts(problem); !why.empty()) return why;
-  for (const Stage& stage : instance.stages)
-    if (static_cast<std::size_t>(stage.shared_bytes) > device.shared_bytes_per_block)
-      return fmt::format("{} needs {} bytes of shared memory a block; the device has {}",
-                         stage.name, stage.shared_bytes, device.shared_bytes_per_block);
   if (scope == Scope::core && !serves(variant, Scope::core))
     return "it does its own preparation: only the forward scope can be timed";
   return "";

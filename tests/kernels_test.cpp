@@ -21,7 +21,8 @@ struct Rung {
 std::vector<Rung> rungs() {
   std::vector<Rung> all;
   for (const Variant& variant : ladder())
-    for (const Instance& instance : variant.instances) all.push_back({&variant, &instance});
+    for (const Instance& instance : variant.instances)
+      if (instance.obstacle.empty()) all.push_back({&variant, &instance});
   return all;
 }
 
