@@ -22,6 +22,7 @@
 // CTA has its multiprocessor to itself, and 305 µs on wide_gva_state, twice its bytes: there it
 // waits for memory, and two stages are as good as three.
 #include "kernels/cuda/chunk_output.cuh"
+#include "kernels/cuda/gates.cuh"
 #include "kernels/cuda/rungs.hpp"
 
 namespace gdn::sm80 {
@@ -134,18 +135,14 @@ struct ChunkState {
     int query_heads, value_heads;
   };
 
-  struct Input {                     // of one chunk, 40,960 bytes
+  struct Input {                     // of one chunk, 41,984 bytes
     Tile<chunk_tokens, head_dim> K;  // 16,384  [token][key]
     RightPair W[W_size];             // 16,384  [token / 16][key / 16][lane]
     Left U[Chain::value_size / 2];   //  8,192  [value / 16][token / 16][lane]
+    ChunkGates gates;                //  1,024
   };
-  struct Fade {                 // 384 bytes
-    float value[chunk_tokens];  // exp(g_C − g_i), 1 beyond the end, where V̂ is 0
-    alignas(128) float state;   // γ_C
-  };
-  struct Shared {  // 82,688 bytes with two stages, 123,648 with three
+  struct Shared {  // 83,968 bytes with two stages, 125,952 with three
     Input input[stages];
-    Fade fade[2];  // of this chunk and the next
   };
 
   // Brings one chunk after the other, each in four parts that are issued among the products.
@@ -180,33 +177,11 @@ struct ChunkState {
     }
   };
 
-  // The gates of one chunk after the other, read a chunk before they are needed.
-  struct Gates {
-    const float* g;  // of the chunk's first token
-    int length;      // tokens of the sequence from this chunk on
-    int value_heads;
-    float own = 0, last = 0;
-
-    __device__ void read() {
-      const int end = min(length, chunk_tokens) - 1;
-      if (end < 0) return;
-      own = g[std::int64_t{min(static_cast<int>(threadIdx.x), end)} * value_heads];
-      last = g[std::int64_t{end} * value_heads];
-      length -= chunk_tokens;
-      g += std::int64_t{chunk_tokens} * value_heads;
-    }
-    __device__ void write(Fade& fade) const {
-      const float ratio = decay(last, own);
-      if (threadIdx.x < chunk_tokens) fade.value[threadIdx.x] = ratio;
-      if (threadIdx.x == 0) fade.state = exponential(last);
-    }
-  };
-
   // One chunk: S [key / 8] is rows 16 warp … of this half's Sᵀ. The next input comes meanwhile.
-  static __device__ void step(Input& input, const Fade& fade, Sum (&S)[16], Left* state_out,
-                              Left* value_out, const Loader& loader, Input& next_input) {
+  static __device__ void step(Input& input, Sum (&S)[16], Left* state_out, Left* value_out,
+                              const Loader& loader, Input& next_input) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % 4;
-    const float gamma = fade.state;
+    const float gamma = input.gates.gamma_C();
     Left s[8];  // [key / 16]
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
@@ -231,7 +206,7 @@ struct ChunkState {
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const auto* factor = reinterpret_cast<const float2*>(fade.value + 16 * i) + t;
+      const auto* factor = reinterpret_cast<const float2*>(input.gates.fade + 16 * i) + t;
       value_out[(warp * 4 + i) * 32 + lane] = left(value[2 * i], value[2 * i + 1]);
       scale_columns(value[2 * i], factor[0]);
       scale_columns(value[2 * i + 1], factor[4]);
@@ -268,16 +243,16 @@ struct ChunkState {
     Loader loader = {
         x.k + at.query(), arguments.W + block * W_size, value, length, at.query_stride(),
         value_heads};
-    Gates gates = {x.g + at.gate(0), length, value_heads};
+    TokenGates gates;
 
 #pragma unroll
     for (int stage = 0; stage < stages - 1; ++stage) {
       for (int p = 0; p < 4; ++p) loader.part(shared.input[stage], p);
       loader.next();
     }
-    gates.read();
-    gates.write(shared.fade[0]);
-    gates.read();
+    gates.read(x, at);
+    gates.write(shared.input[0].gates);
+    gates.read(x, at.after(1));
     Sum S[16] = {};  // [key / 8]
     const std::int64_t corner = chain * std::int64_t{head_dim * head_dim};
     if (x.initial_state) {
@@ -287,22 +262,21 @@ struct ChunkState {
     for (int c = 0; c * chunk_tokens < length; ++c) {
       wait_copies<stages - 2>();
       __syncthreads();  // chunk c is there, and chunk c−1 no longer read
-      step(shared.input[stage], shared.fade[c % 2], S, state, value, loader,
-           shared.input[free_stage]);
+      step(shared.input[stage], S, state, value, loader, shared.input[free_stage]);
       loader.next();
-      gates.write(shared.fade[(c + 1) % 2]);
-      gates.read();
       state += value_heads * Chain::state_size;
       value += value_heads * Chain::value_size;
       free_stage = stage;
       stage = stage + 1 == stages ? 0 : stage + 1;
+      gates.write(shared.input[stage].gates);
+      gates.read(x, at.after(c + 2));
     }
     for_each_element(S, half, [&](float& s, int i) { x.final_state[corner + i] = s; });
   }
 };
 
 static_assert(sizeof(Wu::Shared) == 41472);
-static_assert(sizeof(ChunkState<2>::Shared) == 82688 && sizeof(ChunkState<3>::Shared) == 123648);
+static_assert(sizeof(ChunkState<2>::Shared) == 83968 && sizeof(ChunkState<3>::Shared) == 125952);
 
 namespace {
 
@@ -352,10 +326,7 @@ Variant baseline() {
       .idea = "The U/W form as written: U, W, each chunk's S and new values travel through memory.",
       .target = Target::cuda,
       .scopes = {Scope::core},
-      .needs =
-          [](const Device& device) {
-            return device.capability < 80 ? "needs compute capability 8.0 or later" : "";
-          },
+      .needs = needs_ampere,
       .accepts = nullptr,
       .instances = {sm80::instance<2>(), sm80::instance<3>()}};
 }

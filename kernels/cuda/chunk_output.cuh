@@ -10,7 +10,7 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/place.cuh"
+#include "kernels/cuda/scores.cuh"
 #include "kernels/sm80/tile.cuh"
 
 namespace gdn::sm80 {
@@ -54,7 +54,6 @@ struct ChunkOutput {
   };
 
   static __device__ void scores(Shared& s, int warp) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     Sum p[8] = {};  // [token j / 8]
 #pragma unroll
     for (int k = 0; k < head_dim; k += 16) {
@@ -65,18 +64,10 @@ struct ChunkOutput {
       }
     }
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int i = 16 * warp + g + 8 * row;
-      const float gate = s.g[i];
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        if (n / 2 > warp) continue;
-        const int j = 8 * n + 2 * t;
-        const float2 earlier = *reinterpret_cast<const float2*>(s.g + j);
-        const float low = j <= i ? p[n].x[2 * row] * decay(gate, earlier.x) : 0;
-        const float high = j + 1 <= i ? p[n].x[2 * row + 1] * decay(gate, earlier.y) : 0;
-        s.P.pair(i, j) = pack(low, high);
-      }
+    for (int j = 0; j < 4; ++j) {
+      if (j > warp) continue;
+      store_left(s.P, 16 * warp, 16 * j,
+                 gated_scores(p[2 * j], p[2 * j + 1], s.g, 16 * warp, 16 * j));
     }
   }
 

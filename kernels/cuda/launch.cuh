@@ -23,7 +23,7 @@ namespace gdn {
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks_per_processor)
     entry(const __grid_constant__ typename Kernel::Arguments arguments) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  extern __shared__ __align__(1024) unsigned char shared[];
   Kernel::run(arguments, *reinterpret_cast<typename Kernel::Shared*>(shared));
 }
 

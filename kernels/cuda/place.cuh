@@ -9,21 +9,34 @@
 namespace gdn {
 
 struct Place {
-  std::int64_t token;  // first token of the chunk
-  int length;          // tokens of the chunk, 1 … 64
-  int head;            // value head
+  int token;   // first token of the chunk
+  int length;  // tokens of the chunk, 1 … 64
+  int head;    // value head
   int query_head;
   int query_heads, value_heads;
+
+  // The place `chunks` further on in the sequence, of which `length` is all that is left.
+  __device__ Place after(int chunks) const {
+    Place next = *this;
+    next.token += chunks * chunk_tokens;
+    next.length -= chunks * chunk_tokens;
+    return next;
+  }
 
   __device__ int query_stride() const { return query_heads * head_dim; }
   __device__ int value_stride() const { return value_heads * head_dim; }
   __device__ int inverse_stride() const { return value_heads * chunk_tokens; }
 
   // Where the chunk's first row is in q and k, in v and output, in A; row i in g, raw_g and beta.
-  __device__ std::int64_t query() const { return (token * query_heads + query_head) * head_dim; }
-  __device__ std::int64_t value() const { return (token * value_heads + head) * head_dim; }
-  __device__ std::int64_t inverse() const { return (token * value_heads + head) * chunk_tokens; }
-  __device__ std::int64_t gate(int i) const { return (token + i) * value_heads + head; }
+  __device__ std::int64_t query() const { return row(query_heads, query_head) * head_dim; }
+  __device__ std::int64_t value() const { return row(value_heads, head) * head_dim; }
+  __device__ std::int64_t inverse() const { return row(value_heads, head) * chunk_tokens; }
+  __device__ std::int64_t gate(int i) const { return row(value_heads, head) + i * value_heads; }
+
+ private:
+  __device__ std::int64_t row(int heads, int own) const {
+    return std::int64_t{token} * heads + own;
+  }
 };
 
 __device__ inline Place place_of(const Chunk& chunk, int head, int query_heads, int value_heads) {

@@ -8,10 +8,12 @@ namespace gdn::sm80 {
 // 16 bytes past L1; `real` false: 16 zero bytes, and the source is not read. No memory clobber: the
 // copy may move among other accesses, but not across commit_copies, wait_copies or a barrier.
 // PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+__device__ inline void copy_16(std::uint32_t shared, const void* global, bool real = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(real ? 16 : 0));
+}
 __device__ inline void copy_16(void* shared, const void* global, bool real = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "r"(real ? 16 : 0));
+  copy_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global, real);
 }
 
 // Closes a group of copies of this thread. PTX ISA, "cp.async.commit_group".

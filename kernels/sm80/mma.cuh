@@ -117,18 +117,18 @@ __device__ inline void mma_fp32(Sum& d, Sum& low, const Sum& a, float2 b) {
   pass(d, a0.high, a1.high, a2.high, a3.high, b0.high, b1.high);
 }
 
-// ---- four 8 × 8 matrices of bf16 out of shared memory; lane l gives the address of row l % 8 of
-// matrix l / 8. PTX ISA, "Warp-level matrix load instruction: ldmatrix".
+// ---- four 8 × 8 matrices of bf16 out of shared memory; lane l gives the address there of row l %
+// 8 of matrix l / 8. PTX ISA, "Warp-level matrix load instruction: ldmatrix".
 
-__device__ inline void ldmatrix(std::uint32_t (&x)[4], const void* row) {
+__device__ inline void ldmatrix(std::uint32_t (&x)[4], std::uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
+               : "r"(row));
 }
-__device__ inline void ldmatrix_transposed(std::uint32_t (&x)[4], const void* row) {
+__device__ inline void ldmatrix_transposed(std::uint32_t (&x)[4], std::uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
+               : "r"(row));
 }
 
 // An 8 × 8 matrix of bf16, row g in lanes 4g … 4g+3, transposed.
