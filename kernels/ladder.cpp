@@ -12,6 +12,9 @@ std::span<const Variant> ladder() {
       cpu::xform(),
 #ifdef GDNBENCH_WITH_CUDA
       gpu::baseline(),
+      gpu::residual(),
+      gpu::fused(),
+      gpu::wide(),
 #endif
   };
   return rungs;
