@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <revision.hpp>
 #include <vector>
 
@@ -14,8 +14,9 @@ namespace gdn {
 namespace {
 
 std::string binary_hash() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file("/proc/self/exe", std::ios::binary | std::ios::ate);
+  std::vector<char> bytes(std::max<std::streamoff>(file.tellg(), 0));
+  file.seekg(0).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return fmt::format("{:016x}", hash_bytes(bytes.data(), bytes.size()));
 }
 
