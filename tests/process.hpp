@@ -77,6 +77,13 @@ class Process {
   void kill_now() const { send(SIGKILL); }
   void send(int signal) const { kill(pid_, signal); }
 
+  // Whether there is nothing left to wait for; wait() is still to be called.
+  bool has_ended() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid_;
+  }
+
   Ended wait() {
     int status = 0;
     waitpid(pid_, &status, 0);
