@@ -118,7 +118,8 @@ void examine_cuda() {
     say(State::lacking, "CUPTI (time by kernel): " + cupti.obstacle);
 #else
   say(State::lacking, "CUDA backend: this build has none",
-      "install the CUDA toolkit, put nvcc on PATH and configure again (-DGDNBENCH_CUDA=ON)");
+      "install the CUDA toolkit (12.0 or newer), put nvcc on PATH and configure again "
+      "(-DGDNBENCH_CUDA=ON)");
 #endif
 }
 
