@@ -8,6 +8,10 @@
 #include "tests/support.hpp"
 
 namespace gdn {
+
+// Beside its type, where GoogleTest looks.
+static void PrintTo(Target target, std::ostream* out) { *out << name_of(target); }
+
 namespace {
 
 using test::HostCase;
@@ -17,6 +21,10 @@ struct Rung {
   const Variant* variant;
   const Instance* instance;
 };
+
+void PrintTo(const Rung& rung, std::ostream* out) {
+  *out << variant_id(*rung.variant, *rung.instance);
+}
 
 std::vector<Rung> rungs() {
   std::vector<Rung> all;
