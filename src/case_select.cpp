@@ -107,7 +107,7 @@ fs::path case_folder() {
   std::vector<std::string> tried;
   // Beside a build folder, one level deeper for the tests, and where an installation puts them.
   for (const char* place : {"../cases", "../../cases", "../share/gdnbench/cases"}) {
-    const fs::path folder = (binary.parent_path() / place).lexically_normal();
+    fs::path folder = (binary.parent_path() / place).lexically_normal();
     if (fs::is_directory(folder, error)) return folder;
     tried.push_back(folder.string());
   }

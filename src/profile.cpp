@@ -58,14 +58,6 @@ double span_of(const std::vector<Activity>& run) {
   return seconds(last - first);
 }
 
-void require_kernels(const std::vector<Activity>& activities, std::size_t expected) {
-  const auto kernels = static_cast<std::size_t>(
-      std::ranges::count(activities, Activity::Kind::kernel, &Activity::kind));
-  if (kernels < expected)
-    throw ActivityError(
-        fmt::format("CUPTI recorded {} kernels of {} that were launched", kernels, expected));
-}
-
 }  // namespace
 
 ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs) {
@@ -86,31 +78,17 @@ ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs) {
   return result;
 }
 
-ActivityTimes time_by_activity(const std::function<void()>& repeat,
-                               const std::function<bool(const Activity&)>& counts, int runs,
-                               std::size_t expected_kernels) {
-  ActivityPass pass;
-  repeat();  // CUPTI prepares each kernel when it first sees it
-  std::vector<std::vector<Activity>> recorded;
-  for (int i = 0; i < runs; ++i) {
-    std::vector<Activity> run = pass.record(repeat, expected_kernels);
-    if (counts) std::erase_if(run, [&](const Activity& activity) { return !counts(activity); });
-    require_kernels(run, expected_kernels);
-    recorded.push_back(std::move(run));
-  }
-  return times_of(recorded);
-}
-
-#ifndef GDNBENCH_WITH_CUDA
-
-CuptiState cupti_state() { return {false, "this build has no CUDA"}; }
-ActivityPass::ActivityPass() { throw ActivityError(cupti_state().obstacle); }
-ActivityPass::~ActivityPass() = default;
-std::vector<Activity> ActivityPass::record(const std::function<void()>&, std::size_t) { return {}; }
-
-#else
+#ifdef GDNBENCH_WITH_CUDA
 
 namespace {
+
+void require_kernels(const std::vector<Activity>& activities, std::size_t expected) {
+  const auto kernels = static_cast<std::size_t>(
+      std::ranges::count(activities, Activity::Kind::kernel, &Activity::kind));
+  if (kernels < expected)
+    throw ActivityError(
+        fmt::format("CUPTI recorded {} kernels of {} that were launched", kernels, expected));
+}
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 constexpr std::size_t buffer_alignment = 8;  // CUPTI asks for it
@@ -382,6 +360,21 @@ std::vector<Activity> ActivityPass::record(const std::function<void()>& work,
   require_kernels(activities, expected_kernels);
   std::ranges::stable_sort(activities, {}, &Activity::start_ns);
   return activities;
+}
+
+ActivityTimes time_by_activity(const std::function<void()>& repeat,
+                               const std::function<bool(const Activity&)>& counts, int runs,
+                               std::size_t expected_kernels) {
+  ActivityPass pass;
+  repeat();  // CUPTI prepares each kernel when it first sees it
+  std::vector<std::vector<Activity>> recorded;
+  for (int i = 0; i < runs; ++i) {
+    std::vector<Activity> run = pass.record(repeat, expected_kernels);
+    if (counts) std::erase_if(run, [&](const Activity& activity) { return !counts(activity); });
+    require_kernels(run, expected_kernels);
+    recorded.push_back(std::move(run));
+  }
+  return times_of(recorded);
 }
 
 #endif

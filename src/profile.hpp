@@ -15,15 +15,6 @@
 
 namespace gdn {
 
-// Whether CUPTI can be used, and if not, why and what to do. Under a profiler or a sanitizer it is
-// not touched; else it is tried: attached and detached again. The device's context must exist for
-// the answer to be about that device.
-struct CuptiState {
-  bool usable = false;
-  std::string obstacle;
-};
-CuptiState cupti_state();
-
 // CUPTI cannot be used, or a pass did not see all that ran.
 struct ActivityError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -41,6 +32,29 @@ struct Activity {
   std::uint32_t stream = 0, correlation = 0;
 };
 
+struct ActivityTimes {
+  std::vector<KernelTime> kernels;  // in order of start; medians over the runs of the time in a run
+  double span_s = 0;                // median of the time from the first start to the last end
+};
+
+// Of runs of the same work. Throws ActivityError when they did not run the same kernels.
+ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs);
+
+// The name of a C++ symbol as people write it: to match Activity::name with what cudaFuncGetName
+// says of a Stage's entry.
+std::string demangled(const char* symbol);
+
+#ifdef GDNBENCH_WITH_CUDA
+
+// Whether CUPTI can be used, and if not, why and what to do. Under a profiler or a sanitizer it is
+// not touched; else it is tried: attached and detached again. The device's context must exist for
+// the answer to be about that device.
+struct CuptiState {
+  bool usable = false;
+  std::string obstacle;
+};
+CuptiState cupti_state();
+
 // CUPTI is attached while one of these lives; there can be one at a time. Throws ActivityError.
 class ActivityPass {
  public:
@@ -54,14 +68,6 @@ class ActivityPass {
   std::vector<Activity> record(const std::function<void()>& work, std::size_t expected_kernels = 1);
 };
 
-struct ActivityTimes {
-  std::vector<KernelTime> kernels;  // in order of start; medians over the runs of the time in a run
-  double span_s = 0;                // median of the time from the first start to the last end
-};
-
-// Of runs of the same work. Throws ActivityError when they did not run the same kernels.
-ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs);
-
 // The whole pass: `repeat`, which returns when the device is done, is run once unseen and then
 // `runs` times. `counts` tells what is of the launch from what only surrounds it (a flush, a gate);
 // null: all is.
@@ -69,8 +75,6 @@ ActivityTimes time_by_activity(const std::function<void()>& repeat,
                                const std::function<bool(const Activity&)>& counts, int runs,
                                std::size_t expected_kernels = 1);
 
-// The name of a C++ symbol as people write it: to match Activity::name with what cudaFuncGetName
-// says of a Stage's entry.
-std::string demangled(const char* symbol);
+#endif
 
 }  // namespace gdn

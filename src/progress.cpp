@@ -48,7 +48,7 @@ void Progress::finished(const Row& row) {
                             name_of(row.status), outcome.empty() ? "" : ", ", outcome));
 }
 
-void Progress::clear() {
+void Progress::clear() const {
   if (terminal_) print(stderr, clear_line);
 }
 

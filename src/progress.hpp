@@ -16,7 +16,7 @@ class Progress {
   void doing(const std::string& case_name, const std::string& variant, Scope scope, Timing timing);
   void skip();  // a row that an earlier run has measured
   void finished(const Row& row);
-  void clear();  // before something else is printed
+  void clear() const;  // before something else is printed
 
  private:
   std::size_t total_;

@@ -1,6 +1,6 @@
 #include "src/trace.hpp"
 
-#if defined(GDNBENCH_WITH_CUDA) && __has_include(<nvtx3/nvToolsExt.h>)
+#ifdef GDNBENCH_WITH_NVTX
 
 #include <nvtx3/nvToolsExt.h>
 
@@ -50,16 +50,6 @@ Range::Range(std::string_view name, double payload) { push(name, &payload); }
 Range::~Range() {
   if (domain() != nullptr) nvtxDomainRangePop(domain());
 }
-
-}  // namespace gdn
-
-#else
-
-namespace gdn {
-
-Range::Range(std::string_view) {}
-Range::Range(std::string_view, double) {}
-Range::~Range() = default;
 
 }  // namespace gdn
 

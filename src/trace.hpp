@@ -5,6 +5,10 @@
 
 #include <string_view>
 
+#if defined(GDNBENCH_WITH_CUDA) && __has_include(<nvtx3/nvToolsExt.h>)
+#define GDNBENCH_WITH_NVTX
+#endif
+
 namespace gdn {
 
 inline constexpr const char* trace_domain = "gdnbench";
@@ -24,9 +28,14 @@ inline constexpr const char* kernels = "kernels";  // the CUPTI pass
 // FLOP. Not for what runs between two timed launches.
 class Range {
  public:
+#ifdef GDNBENCH_WITH_NVTX
   explicit Range(std::string_view name);
   Range(std::string_view name, double payload);
   ~Range();
+#else
+  explicit Range(std::string_view) {}
+  Range(std::string_view, double) {}
+#endif
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 };
