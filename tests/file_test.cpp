@@ -1,6 +1,5 @@
 // What the finished program does to files, streams and signals, and to what is typed.
 #include <gtest/gtest.h>
-#include <pty.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -26,6 +25,7 @@ using test::Ended;
 using test::faulty_tool;
 using test::Folder;
 using test::has;
+using test::on_terminal;
 using test::Process;
 using test::read_file;
 using test::run_arguments;
@@ -286,52 +286,29 @@ TEST(Streams, AReaderThatLeavesCostsNoResults) {
   EXPECT_EQ(read_report(folder / "r.json").rows.size(), 1u);
 }
 
-// What the tool prints when its standard streams are a terminal of 40 columns.
-std::string on_terminal(const Folder& folder, const std::string& kind) {
-  winsize size{};
-  size.ws_col = 40;
-  int terminal = -1;
-  const pid_t pid = forkpty(&terminal, nullptr, nullptr, &size);
-  if (pid == 0) {
-    setenv("TERM", kind.c_str(), 1);
-    unsetenv("NO_COLOR");
-    setenv("GDNBENCH_CASES", GDNBENCH_SOURCE_DIR "/cases", 1);
-    if (chdir(folder.path().c_str()) != 0) _exit(126);
-    execl(tool, tool, "run", "--backend", "cpu", "--timeout", "1", "--max-noise", "1000", "--case",
-          "edge_lengths:tokens=1", "--scope", "core", nullptr);
-    _exit(127);
-  }
-  std::string text;
-  char block[4096];
-  ssize_t got = 0;
-  while ((got = read(terminal, block, sizeof block)) > 0)
-    text.append(block, static_cast<std::size_t>(got));
-  close(terminal);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  EXPECT_EQ(status, 0) << text;
-  return text;
-}
-
-bool has_terminals() {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0) return false;
-  const char* const name = ptsname(terminal);
-  const bool there = name != nullptr && access(name, F_OK) == 0;
-  close(terminal);
-  return there;
-}
-
 TEST(Streams, EscapesAreForTerminalsThatKnowThem) {
-  if (!has_terminals()) GTEST_SKIP() << "there are no pseudo-terminals here: /dev/pts";
   Folder folder;
-  const std::string able = on_terminal(folder, "xterm");
-  EXPECT_HAS(able, "\033[32m");
-  EXPECT_HAS(able, "\r\033[K[1/3] edge_lengths:tokens=1  recurren");  // cut
-  EXPECT_FALSE(has(able, "cold …"));
-  const std::string dumb = on_terminal(folder, "dumb");
-  EXPECT_FALSE(has(dumb, "\033"));
-  EXPECT_HAS(dumb, "[3/3] edge_lengths:tokens=1 xform core cold: passed");
+  const auto run = [&](const std::string& environment, const std::string& program) {
+    const Ended ended =
+        run_shell(folder, environment + " " + program +
+                              " run --backend cpu --timeout 2 --max-noise 1000 --min-samples 6"
+                              " --case edge_lengths:tokens=1 --scope core");
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended;
+  };
+  const Ended able = run("TERM=xterm NO_COLOR=", on_terminal);
+  EXPECT_HAS(able.out, "\033[32m");
+  EXPECT_HAS(able.err, "\r\033[K[1/3] edge_lengths:tokens=1  recurrent \r\033[K");  // 39 columns
+  EXPECT_FALSE(has(able.err, "passed")) << able.err;
+  const Ended plain = run("TERM=xterm NO_COLOR=1", on_terminal);
+  EXPECT_FALSE(has(plain.out, "\033")) << plain.out;
+  EXPECT_HAS(plain.err, "\r\033[K[1/3] edge_lengths");
+  for (const Ended& without :
+       {run("TERM=dumb NO_COLOR=", on_terminal), run("TERM= NO_COLOR=", on_terminal),
+        run("TERM=xterm NO_COLOR=", tool)}) {
+    EXPECT_FALSE(has(without.out + without.err, "\033")) << without.out << without.err;
+    EXPECT_HAS(without.err, "[3/3] edge_lengths:tokens=1 xform core cold: passed");
+  }
 }
 
 TEST(Signals, SayHowToGoOn) {

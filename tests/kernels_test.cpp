@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <random>
 
 #include "tests/support.hpp"
@@ -251,10 +252,16 @@ class Preparation : public testing::TestWithParam<Target> {
   static void expect_inverse(HostCase& c, const char* what);
 };
 
-INSTANTIATE_TEST_SUITE_P(Of, Preparation, testing::Values(Target::cpu, Target::cuda),
-                         [](const auto& info) {
-                           return info.param == Target::cuda ? "Cuda" : "Cpu";
-                         });
+std::vector<Target> targets() {
+  std::vector<Target> all;
+  for (const Variant& variant : ladder())
+    if (std::ranges::find(all, variant.target) == all.end()) all.push_back(variant.target);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Preparation, testing::ValuesIn(targets()), [](const auto& info) {
+  return info.param == Target::cuda ? "Cuda" : "Cpu";
+});
 
 TEST_P(Preparation, PrefixSumRestartsAtEachChunkAndClamps) {
   HostCase c(problem_of({70, 3}, 1, 1, false), {.gates = Gates::strong});

@@ -12,6 +12,7 @@ namespace gdn::test {
 
 inline constexpr const char* tool = GDNBENCH_TOOL;
 inline constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
+inline constexpr const char* on_terminal = GDNBENCH_ON_TERMINAL;
 
 // A quick run: 6 samples a row, however noisy, and however slow the build is that takes them.
 inline std::vector<std::string> run_arguments(const std::vector<std::string>& more,

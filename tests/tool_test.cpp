@@ -337,6 +337,8 @@ TEST(Resume, LosesAndDoublesNothingOver20Kills) {
       rows);
 }
 
+#ifdef GDNBENCH_WITH_CUDA
+
 bool has_gpu() {
   Folder folder;
   return has(run_program(folder, tool, {"list", "devices"}).out, "cuda");
@@ -375,6 +377,8 @@ TEST(FaultsCuda, EachCostsItsOwnRow) {
     EXPECT_HAS(row.value("reason", ""), reason);
   }
 }
+
+#endif
 
 // A line torn by the kill is measured again.
 TEST(Resume, GoesOnAfterATornLine) {
