@@ -2,9 +2,12 @@
 // skips itself where there is no CUDA device.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "kernels/prepare/hash.hpp"
+#include "src/cuda.hpp"
+#include "src/timer_kernels.hpp"
 #include "src/workbench.hpp"
 #include "tests/support.hpp"
 
@@ -137,6 +140,35 @@ TEST_F(Cuda, EveryTimingModeMeasuresAndChecks) {
           EXPECT_EQ(of["local_bytes"], 0) << stage << " uses local memory";
       }
   }
+}
+
+// The timer's gate by itself: under a sanitizer the tool goes without it, so that one meets the
+// kernel only here.
+class CudaGate : public Cuda {
+ protected:
+  // Whether it gave up. Nobody opens it later.
+  static bool expires(bool open) {
+    int* flags = nullptr;
+    must(cudaHostAlloc(reinterpret_cast<void**>(&flags), 2 * sizeof(int), cudaHostAllocMapped),
+         "cudaHostAlloc");
+    const CudaHandle<int*, cudaFreeHost> owner(flags);
+    flags[0] = open ? 1 : 0;
+    flags[1] = 0;
+    enqueue_gate(flags, flags + 1, nullptr);
+    must(cudaGetLastError(), "gate");
+    must(cudaDeviceSynchronize(), "gate");
+    return flags[1] != 0;
+  }
+};
+
+TEST_F(CudaGate, LetsThroughWhenOpen) { EXPECT_FALSE(expires(true)); }
+
+TEST_F(CudaGate, GivesUpAfterASecond) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(expires(false));
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(waited.count(), 0.9);
+  EXPECT_LE(waited.count(), 20);  // a sanitizer is slow
 }
 
 }  // namespace
