@@ -1,6 +1,7 @@
 // What the finished program does to files, streams and signals, and to what is typed.
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -178,6 +179,19 @@ TEST(Journal, HasOneWriter) {
   EXPECT_EQ(read_file(folder / "r.json.jsonl"), before);
   first.kill_now();
   first.wait();
+}
+
+// A run that was killed may leave a child behind for a moment, which still has the lock.
+TEST(Journal, IsWaitedForAMoment) {
+  Folder folder;
+  ASSERT_EQ(run_shell(folder, "$RUN --json r.json").exit_code, 0);
+  const int lock = open((folder / "r.json.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  Process resumed(folder, tool, {"run", "--resume", "r.json.jsonl"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  close(lock);
+  const Ended ended = resumed.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
 }
 
 TEST(Journal, IsARegularFile) {
