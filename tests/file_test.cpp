@@ -251,8 +251,8 @@ TEST(Resume, TakesEveryOptionFromTheJournal) {
   Folder folder;
   ASSERT_EQ(
       run_shell(folder, "$RUN --timing lab --dump dumped --score lab --json r.json").exit_code, 0);
-  for (const char* option :
-       {"--variant xform", "--timeout 3", "--dump d", "--score lab", "--seed 3", "-c short"})
+  for (const char* option : {"--variant xform", "--timeout 3", "--dump d", "--score lab",
+                             "--seed 3", "-c short", "--rounds 2"})
     expect_refused(run_shell(folder, std::string("$T run --resume r.json.jsonl ") + option),
                    "--resume goes on with what the run was asked for: leave --");
   unfinish(folder / "r.json.jsonl", 0);
