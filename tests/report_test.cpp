@@ -607,11 +607,18 @@ TEST(Console, AComparison) {
   chain_equal  xform      core   cold    1.000 ms  1.000 ms     1.000×  0.9000 … 1.100      2.5 %  inconclusive: noise
   chain_equal  wide       core   cold    1.000 ms         —          —               —          —  failed: a <hang>   & more
   chain_equal  late       core   cold           —         —          —               —          —  skipped: no graphs
-  the intervals hold for all rows together at 95 % (each by itself at 97.5 %)
+  the intervals hold for all rows together at 95 % (each by itself at 97.5 %); 1 of 2 contain 1: no difference
   warning: the driver differs
 
 1 failed, 1 slower, 1 inconclusive, 1 same, 1 skipped; geometric mean of HEAD/BASE 1.016× over 3 timed rows
 )");
+}
+
+TEST(Console, AgreementIsCounted) {
+  Comparison whole = comparison();
+  whole.rows[0].ratio.interval = {{0.8, 0.9}};
+  whole.rows[3].ratio.interval = {{0.9, 1.0}};
+  EXPECT_TRUE(contains(console(whole, false), "; 2 of 4 contain 1: no difference\n"));
 }
 
 TEST(Markdown, AComparisonShowsFirstWhatWantsAttention) {

@@ -240,12 +240,18 @@ Table table(const Comparison& comparison) {
               .groups = {{}},
               .notes = {}};
   for (const ComparedRow& row : comparison.rows) table.groups[0].lines.push_back(line(row));
-  const bool estimated = std::any_of(comparison.rows.begin(), comparison.rows.end(),
-                                     [](const ComparedRow& row) { return row.ratio.interval; });
-  if (estimated) {
+  std::vector<Interval> intervals;
+  for (const ComparedRow& row : comparison.rows) {
+    if (row.ratio.interval) intervals.push_back(*row.ratio.interval);
+  }
+  const auto agreeing = std::count_if(intervals.begin(), intervals.end(), [](const Interval& i) {
+    return i.first <= 1 && 1 <= i.second;
+  });
+  if (!intervals.empty()) {
     table.notes.push_back(
-        fmt::format("the intervals hold for all rows together at 95 % (each by itself at {:.4g} %)",
-                    100 * comparison.confidence));
+        fmt::format("the intervals hold for all rows together at 95 % (each by itself at {:.4g} "
+                    "%); {} of {} contain 1: no difference",
+                    100 * comparison.confidence, agreeing, intervals.size()));
   }
   for (const std::string& warning : comparison.warnings) {
     table.notes.push_back("warning: " + printable(warning));
