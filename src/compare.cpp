@@ -110,9 +110,20 @@ bool identical(const Row& base, const Row& head) {
   return base.samples_s == head.samples_s && base.time_s->median == head.time_s->median;
 }
 
-double median_of(const Row& row) {
+// Where both rows have enough rounds for an interval, the medians of those are compared: the
+// samples of one process share what differs from process to process.
+bool enough_rounds(const Row& base, const Row& head) {
+  return median_interval(base.round_medians_s) && median_interval(head.round_medians_s);
+}
+
+const std::vector<double>& compared(const Row& row, bool by_rounds) {
+  return by_rounds ? row.round_medians_s : row.samples_s;
+}
+
+double median_of(const Row& row, bool by_rounds) {
   if (!row.time_s) return 0;
-  return row.samples_s.empty() ? row.time_s->median : median(row.samples_s);
+  const std::vector<double>& times = compared(row, by_rounds);
+  return times.empty() ? row.time_s->median : median(times);
 }
 
 std::string why(const Row& row) {
@@ -127,13 +138,18 @@ void judge_times(const Row& base, const Row& head, double confidence, ComparedRo
     row.reason = "identical samples";
     return;
   }
-  if (!base.samples_s.empty() && !head.samples_s.empty()) {
-    row.ratio = ratio_of_medians(base.samples_s, head.samples_s, confidence);
+  const bool by_rounds = enough_rounds(base, head);
+  const char* const unit = by_rounds ? "rounds" : "samples";
+  const std::vector<double>& base_times = compared(base, by_rounds);
+  const std::vector<double>& head_times = compared(head, by_rounds);
+  if (!base_times.empty() && !head_times.empty()) {
+    row.ratio = ratio_of_medians(base_times, head_times, confidence);
   }
   if (!row.ratio.interval) {
     row.verdict = Verdict::inconclusive;
-    row.reason = fmt::format("{} and {} samples are too few for an interval at {:.4g} %",
-                             base.samples_s.size(), head.samples_s.size(), 100 * confidence);
+    row.reason = fmt::format("{} and {} {} are too few for an interval at {:.4g} %, which takes {}",
+                             base_times.size(), head_times.size(), unit, 100 * confidence,
+                             fewest_for(confidence));
     return;
   }
   const auto [low, high] = *row.ratio.interval;
@@ -145,8 +161,9 @@ void judge_times(const Row& base, const Row& head, double confidence, ComparedRo
     row.verdict = Verdict::same;
   } else {
     row.verdict = Verdict::inconclusive;
-    row.reason = high < 1 ? "a gain, but the interval reaches across the threshold"
-                          : "the interval reaches across the threshold; take more samples";
+    row.reason = high < 1
+                     ? "a gain, but the interval reaches across the threshold"
+                     : fmt::format("the interval reaches across the threshold; take more {}", unit);
   }
 }
 
@@ -222,8 +239,9 @@ Comparison compare(const Report& base, const Report& head, const CompareOptions&
     row.scope = known.scope;
     row.timing = known.timing;
     row.threshold_percent = thresholds.percent_for(known.case_name);
-    if (pair.base != nullptr) row.base_s = median_of(*pair.base);
-    if (pair.head != nullptr) row.head_s = median_of(*pair.head);
+    const bool by_rounds = both_timed(pair) && enough_rounds(*pair.base, *pair.head);
+    if (pair.base != nullptr) row.base_s = median_of(*pair.base, by_rounds);
+    if (pair.head != nullptr) row.head_s = median_of(*pair.head, by_rounds);
     if (row.base_s > 0 && row.head_s > 0) row.ratio.value = row.head_s / row.base_s;
     if (both_timed(pair) && row.base_s > 0 && row.head_s > 0) ratios.push_back(row.ratio.value);
     judge(pair, comparison.confidence, row);

@@ -42,7 +42,7 @@ struct ComparedRow {
   std::string case_name, variant;
   Scope scope = Scope::core;
   Timing timing = Timing::cold;
-  double base_s = 0, head_s = 0;  // medians of the samples compared; 0 where there are none
+  double base_s = 0, head_s = 0;  // medians of what is compared; 0 where there is nothing
   Ratio ratio;                    // head / base
   double threshold_percent = 0;
   Verdict verdict = Verdict::same;

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "src/error.hpp"
@@ -59,6 +61,17 @@ std::string difference(const json& before, const json& now, const std::string& p
   return changed(path, then, since);
 }
 
+// Whether another process has the file's lock; else it is ours. A child of a run that was killed
+// has it until it is gone too, a moment later. Where a file system has no locks, one goes on
+// without.
+bool another_holds(int file) {
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  }
+  return true;
+}
+
 }  // namespace
 
 JournalFile::JournalFile(const std::string& path, int more_flags)
@@ -69,8 +82,7 @@ JournalFile::JournalFile(const std::string& path, int more_flags)
   struct stat status {};
   if (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
     throw UserError(path + ": not a regular file, so it cannot keep rows; choose another --json");
-  // Where a file system has no locks, one goes on without.
-  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (another_holds(file_.get()))
     throw UserError(path +
                     ": another run is writing it; wait for its end, or choose another --json");
 }

@@ -124,6 +124,12 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   add_backend_options(run, options.worker.backend);
   add_timer_options(run, options.worker.backend);
   add_sampling_options(run, options.worker);
+  run.add_option("--rounds", options.rounds,
+                 "Repeat the plan N times, each time in a fresh process and another order; from 6\n"
+                 "on the interval covers what moves between processes")
+      ->check(CLI::Range(1, 100))
+      ->type_name("N")
+      ->capture_default_str();
   run.add_option("--deadline", options.worker.deadline_s,
                  "Seconds after which a row that hangs is ended")
       ->check(number_between(0.1, longest_wait_s))
@@ -143,6 +149,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                          "  gdnbench run --case short_tail_state\n"
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
+                         "  gdnbench run --case '*' --rounds 8 --json results.json\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
              exit_codes);
 }

@@ -23,6 +23,7 @@ struct RunOptions {
   std::vector<Scope> scopes = {Scope::core, Scope::forward};
   std::vector<Timing> timings = {Timing::cold};
   WorkerOptions worker;
+  int rounds = 1;
   bool lab_score = false;
   std::string json, csv, markdown;  // paths; "" for none, "-" for standard output
   std::string resume;               // a journal, or ""

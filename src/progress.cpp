@@ -25,15 +25,20 @@ std::string_view cut(std::string_view utf8, std::size_t columns) {
 
 }  // namespace
 
-Progress::Progress(std::size_t total) : total_(total), terminal_(is_terminal(stderr)) {}
+Progress::Progress(std::size_t rows, int rounds)
+    : total_(rows * static_cast<std::size_t>(rounds)),
+      rounds_(rounds),
+      terminal_(is_terminal(stderr)) {}
 
 Progress::~Progress() { clear(); }
+
+void Progress::begin_round(int round) { round_ = round; }
 
 void Progress::doing(const std::string& case_name, const std::string& variant, Scope scope,
                      Timing timing) {
   if (!terminal_) return;
-  const std::string line = fmt::format("[{}/{}] {}  {}  {}  {} …", done_ + 1, total_, case_name,
-                                       variant, name_of(scope), name_of(timing));
+  const std::string line = fmt::format("{} {}  {}  {}  {} …", place(done_ + 1), case_name, variant,
+                                       name_of(scope), name_of(timing));
   print(stderr, fmt::format("{}{}", clear_line, cut(line, columns(stderr) - 1)));
 }
 
@@ -43,13 +48,18 @@ void Progress::finished(const Row& row) {
   ++done_;
   if (terminal_) return;
   const std::string outcome = row.time_s ? format_time(row.time_s->median) : row.reason;
-  print(stderr, fmt::format("[{}/{}] {} {} {} {}: {}{}{}\n", done_, total_, row.case_name,
-                            row.variant, name_of(row.scope), name_of(row.timing),
-                            name_of(row.status), outcome.empty() ? "" : ", ", outcome));
+  print(stderr, fmt::format("{} {} {} {} {}: {}{}{}\n", place(done_), row.case_name, row.variant,
+                            name_of(row.scope), name_of(row.timing), name_of(row.status),
+                            outcome.empty() ? "" : ", ", outcome));
 }
 
 void Progress::clear() const {
   if (terminal_) print(stderr, clear_line);
+}
+
+std::string Progress::place(std::size_t number) const {
+  return rounds_ == 1 ? fmt::format("[{}/{}]", number, total_)
+                      : fmt::format("[{}/{}, round {}]", number, total_, round_);
 }
 
 }  // namespace gdn

@@ -10,17 +10,22 @@ namespace gdn {
 
 class Progress {
  public:
-  explicit Progress(std::size_t total);
+  Progress(std::size_t rows, int rounds);
   ~Progress();
 
+  void begin_round(int round);
   void doing(const std::string& case_name, const std::string& variant, Scope scope, Timing timing);
-  void skip();  // a row that an earlier run has measured
+  void skip();  // a row that needs no more of this round
   void finished(const Row& row);
   void clear() const;  // before something else is printed
 
  private:
+  std::string place(std::size_t number) const;
+
   std::size_t total_;
   std::size_t done_ = 0;
+  int rounds_;
+  int round_ = 1;
   bool terminal_;
 };
 

@@ -23,6 +23,16 @@ Value named(const char* what, const std::string& name, const std::array<Value, c
 
 }  // namespace
 
+void give_up(Row& row, Status status, const std::string& reason) {
+  row.status = status;
+  row.reason = reason;
+  row.time_s.reset();
+  row.samples_s.clear();
+  row.samples = 0;
+  row.round_medians_s.clear();
+  row.kernels.clear();
+}
+
 Scope scope_named(const std::string& name) {
   return named("scope", name, std::array{Scope::core, Scope::forward});
 }

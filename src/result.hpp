@@ -1,6 +1,7 @@
 // What a run leaves behind: rows, and the report that holds them. JSON is their written form.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +22,7 @@ enum class Status { passed, incorrect, failed, skipped };
 struct TimeSummary {
   double median = 0, q1 = 0, q3 = 0, min = 0;
   // 95 % interval of the median by order statistics; absent below 6 samples, where there is none.
+  // Of several rounds: see rounds.hpp.
   std::optional<std::pair<double, double>> ci95;
 };
 
@@ -37,6 +39,8 @@ struct KernelTime {
   double time_s = 0;
 };
 
+inline constexpr std::size_t kept_samples = 200;  // of a row
+
 // One measured (case, variant, scope, timing).
 struct Row {
   std::string case_name;
@@ -50,9 +54,11 @@ struct Row {
   Status status = Status::passed;
   std::string reason;  // why not passed
   std::optional<TimeSummary> time_s;
-  std::vector<double> samples_s;  // at most 200, evenly picked in order of time
-  std::int64_t samples = 0;       // how many were taken
-  double host_s = 0;              // host time of one launch
+  // At most kept_samples, evenly picked in order of time; of several rounds as many from each.
+  std::vector<double> samples_s;
+  std::int64_t samples = 0;             // how many were taken
+  std::vector<double> round_medians_s;  // one a round, wherever there is a time
+  double host_s = 0;                    // host time of one launch
   std::optional<ErrorSummary> error;
   std::vector<KernelTime> kernels;
   nlohmann::json resources = nlohmann::json::object();
@@ -72,6 +78,9 @@ struct Report {
   std::vector<Row> rows;
 };
 
+// Of a row that does not pass: takes away what only those have that do, its times.
+void give_up(Row& row, Status status, const std::string& reason);
+
 // What makes a row the same row in another file, and in a resumed run: "case/variant/scope/timing".
 std::string row_key(const Row& row);
 
@@ -88,8 +97,9 @@ Row row_from_json(const nlohmann::json& json);
 Report report_from_json(const nlohmann::json& json);
 
 // The journal of a run, which grows by a line per finished row: first a header with schema,
-// fingerprint and options, and journal_end when the run is complete. Every line ends in a newline;
-// a line without it was torn by a kill and does not count.
+// fingerprint and options, and journal_end when the run is complete. Of the lines of one row, which
+// come with further rounds, the last counts. Every line ends in a newline; a line without it was
+// torn by a kill and does not count.
 std::string journal_header(const Report& report);
 std::string journal_line(const Row& row);
 inline constexpr const char* journal_end = "{\"finished\":true}\n";

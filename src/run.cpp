@@ -1,10 +1,13 @@
-// `gdnbench run`: every selected variant on every selected case, one row after the other.
+// `gdnbench run`: every selected variant on every selected case, one row after the other, and all
+// of it again in every further round.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <set>
 
 #include "src/commands.hpp"
@@ -17,6 +20,7 @@
 #include "src/profiler_commands.hpp"
 #include "src/progress.hpp"
 #include "src/report/render.hpp"
+#include "src/rounds.hpp"
 #include "src/run_record.hpp"
 #include "src/score.hpp"
 #include "src/streams.hpp"
@@ -73,7 +77,20 @@ std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case
   return plan;
 }
 
-// The worker and the case that lies on it; both anew after a death.
+// The plan in the order of a round: as planned in the first, shuffled in later ones, so that no row
+// has always the same one before it. It is the same order whenever the run is resumed. The rows of
+// a case stay together, as laying it out takes longer than most of them.
+std::vector<Planned> in_order_of(int round, std::vector<Planned> plan) {
+  if (round == 1) return plan;
+  std::mt19937 random(static_cast<unsigned>(round));
+  std::ranges::shuffle(plan, random);
+  std::map<const Case*, std::size_t> places;
+  for (const Planned& planned : plan) places.emplace(planned.c, places.size());
+  std::ranges::stable_sort(plan, {}, [&](const Planned& planned) { return places[planned.c]; });
+  return plan;
+}
+
+// The worker and the case that lies on it; both anew after a death, and for every round.
 class Bench {
  public:
   explicit Bench(const WorkerOptions& options)
@@ -84,6 +101,11 @@ class Bench {
 
   const Device& device() const { return device_; }
   const Json& of_backend() const { return fingerprint_; }
+
+  void start_anew() {
+    worker_.reset();
+    laid_out_ = nullptr;
+  }
 
   Row measure(const Planned& planned) {
     Row row = blank_row(*planned.c, *planned.variant, *planned.instance, planned.scope,
@@ -105,8 +127,7 @@ class Bench {
       return measured;
     } catch (const WorkerDied& e) {
       row.reason = e.what();
-      worker_.reset();
-      laid_out_ = nullptr;
+      start_anew();
     } catch (const UserError&) {
       throw;
     } catch (const std::exception& e) {
@@ -172,28 +193,72 @@ void require_outputs_of(const RunOptions& options) {
   if (!options.worker.dump_folder.empty()) make_folder(options.worker.dump_folder);
 }
 
-// Measures what is planned and not yet in the report.
-void measure_rows(Bench& bench, const std::vector<Planned>& plan, Report& report,
+// The rows as they come: in the report, and in the journal where there is one.
+class Results {
+ public:
+  Results(Report& report, std::optional<JournalFile>& journal)
+      : report_(report), journal_(journal) {
+    for (const Row& row : report.rows) places_.emplace(row_key(row), places_.size());
+  }
+
+  // Whether the row needs no more of this round: it was measured, or is known not to pass.
+  bool is_done(const Planned& planned, int round) const {
+    const auto place = places_.find(key_of(planned));
+    if (place == places_.end()) return false;
+    const Row& row = report_.rows[place->second];
+    const bool repeats = row.status == Status::passed && row.time_s;
+    return !repeats || row.round_medians_s.size() >= static_cast<std::size_t>(round);
+  }
+
+  const Row& add(Row measured) {
+    const auto [place, is_new] = places_.emplace(row_key(measured), report_.rows.size());
+    if (is_new)
+      report_.rows.push_back(std::move(measured));
+    else
+      merge_round(report_.rows[place->second], std::move(measured));
+    const Row& row = report_.rows[place->second];
+    if (journal_) journal_->append(row);
+    return row;
+  }
+
+ private:
+  Report& report_;
+  std::optional<JournalFile>& journal_;
+  std::map<std::string, std::size_t> places_;  // of the report's rows, by their keys
+};
+
+void measure_row(Bench& bench, const Planned& planned, int round, Results& results,
+                 Progress& progress) {
+  if (results.is_done(planned, round)) {
+    progress.skip();
+    return;
+  }
+  progress.doing(planned.c->name, variant_id(*planned.variant, *planned.instance), planned.scope,
+                 planned.timing);
+  progress.finished(results.add(bench.measure(planned)));
+}
+
+// Measures what is planned and not yet in the report. Of one round, each case is printed as soon as
+// it is whole; of several, all of them at the end.
+void measure_rows(Bench& bench, const std::vector<Planned>& plan, int rounds, Report& report,
                   std::optional<JournalFile>& journal, std::FILE* tables) {
-  std::set<std::string> done;
-  for (const Row& row : report.rows) done.insert(row_key(row));
-  Progress progress(plan.size());
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    const Planned& planned = plan[i];
-    if (done.contains(key_of(planned))) {
-      progress.skip();
-    } else {
-      progress.doing(planned.c->name, variant_id(*planned.variant, *planned.instance),
-                     planned.scope, planned.timing);
-      report.rows.push_back(bench.measure(planned));
-      if (journal) journal->append(report.rows.back());
-      progress.finished(report.rows.back());
-    }
-    if (i + 1 == plan.size() || plan[i + 1].c != planned.c) {
+  Results results(report, journal);
+  Progress progress(plan.size(), rounds);
+  for (int round = 1; round <= rounds; ++round) {
+    if (round > 1) bench.start_anew();
+    progress.begin_round(round);
+    const std::vector<Planned> order = in_order_of(round, plan);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      measure_row(bench, order[i], round, results, progress);
+      const bool whole = i + 1 == order.size() || order[i + 1].c != order[i].c;
+      if (rounds > 1 || !whole) continue;
       progress.clear();
-      print_case(tables, report, planned.c->name);
+      print_case(tables, report, order[i].c->name);
     }
   }
+  if (rounds == 1) return;
+  progress.clear();
+  print(tables, console(report, in_colour(tables)));
 }
 
 }  // namespace
@@ -228,7 +293,7 @@ int run(const RunOptions& given) {
   const std::vector<std::string> outputs = outputs_of(options);
   if (journal || !std::ranges::all_of(outputs, is_standard_output)) outlive_readers();
   std::FILE* const tables = std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
-  measure_rows(bench, plan, report, journal, tables);
+  measure_rows(bench, plan, options.rounds, report, journal, tables);
 
   if (journal) journal->finish();
   deliver(options.json, json(report));

@@ -50,6 +50,7 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"batch", worker.backend.batch},
           {"inputs", absolute_or_none(worker.inputs_file)},
           {"dump", absolute_or_none(worker.dump_folder)},
+          {"rounds", options.rounds},
           {"lab_score", options.lab_score},
           {"min_samples", worker.sampling.min_samples},
           {"max_noise_percent", worker.sampling.max_noise_percent},
@@ -79,6 +80,7 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     record.at("batch").get_to(worker.backend.batch);
     record.at("inputs").get_to(worker.inputs_file);
     record.at("dump").get_to(worker.dump_folder);
+    record.at("rounds").get_to(options.rounds);
     record.at("lab_score").get_to(options.lab_score);
     record.at("min_samples").get_to(worker.sampling.min_samples);
     record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);

@@ -200,16 +200,19 @@ std::vector<double> thin(const std::vector<double>& samples, std::size_t limit) 
   return picked;
 }
 
+std::size_t fewest_for(double confidence) {
+  return static_cast<std::size_t>(std::ceil(1 - std::log2(1 - confidence)));
+}
+
 Ratio ratio_of_medians(const std::vector<double>& base, const std::vector<double>& head,
                        double confidence) {
   Ratio ratio{.value = median(head) / median(base), .interval = std::nullopt};
 
-  const auto fewest = static_cast<double>(std::min(base.size(), head.size()));
   std::vector<double> base_sorted = base;
   std::vector<double> head_sorted = head;
   std::sort(base_sorted.begin(), base_sorted.end());
   std::sort(head_sorted.begin(), head_sorted.end());
-  if (std::exp2(1 - fewest) > 1 - confidence) return ratio;
+  if (std::min(base.size(), head.size()) < fewest_for(confidence)) return ratio;
   if (base_sorted.front() <= 0 || head_sorted.front() <= 0) return ratio;
 
   const std::vector<Outcome> base_medians = bootstrapped_median(base_sorted);

@@ -29,11 +29,14 @@ TimeSummary summarize(const std::vector<double>& samples);
 // At most `limit` of the samples, evenly picked, in their order.
 std::vector<double> thin(const std::vector<double>& samples, std::size_t limit);
 
+// How many samples the interval of a median needs to hold at this confidence: 6 at 95 %. All n of
+// them reach 1 - 2^(1-n).
+std::size_t fewest_for(double confidence);
+
 // Ratio of medians head/base and its interval at `confidence` (0.95): the percentile bootstrap,
 // both sides resampled independently. It is computed, not simulated: no seed, the same numbers
-// everywhere, exact at any confidence. Absent when a side has too few samples for that confidence
-// (6 at 95 %: 1 - 2^(1-n), what the interval of a median reaches with all n samples, must not be
-// less), or when a sample is not positive.
+// everywhere, exact at any confidence. Absent when a side has fewer samples than that confidence
+// takes, or when a sample is not positive.
 struct Ratio {
   double value = 1;
   std::optional<Interval> interval;

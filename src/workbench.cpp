@@ -17,7 +17,6 @@ namespace gdn {
 namespace {
 
 constexpr std::size_t guard_bytes = 4096;
-constexpr std::size_t kept_samples = 200;
 
 // An instance that did not keep to its contract; the row is `incorrect` with this reason.
 struct Incorrect : std::runtime_error {
@@ -268,18 +267,10 @@ Row Workbench::measure(const MeasureRequest& request) {
   row.flush = backend_.flush(request.timing);
   row.input_hash = input_hash_;
   if (!keys_normalised_) row.flags.emplace_back("keys_not_normalised");
-  const auto give_up = [&](Status status, const std::string& reason) {
-    row.status = status;
-    row.reason = reason;
-    row.time_s.reset();
-    row.samples_s.clear();
-    row.samples = 0;
-    row.kernels.clear();
-  };
   if (std::string why = obstacle(*request.variant, *request.instance, request.scope,
                                  backend_.device(), case_.problem);
       !why.empty()) {
-    give_up(Status::skipped, why);
+    give_up(row, Status::skipped, why);
     return row;
   }
   try {
@@ -291,13 +282,13 @@ Row Workbench::measure(const MeasureRequest& request) {
     row.resources = backend_.resources(*request.instance);
     check_and_time(request, row);
   } catch (const Unavailable& e) {
-    give_up(Status::skipped, e.what());
+    give_up(row, Status::skipped, e.what());
   } catch (const Incorrect& e) {
-    give_up(Status::incorrect, e.what());
+    give_up(row, Status::incorrect, e.what());
   } catch (const std::bad_alloc&) {
-    give_up(Status::failed, "out of memory");
+    give_up(row, Status::failed, "out of memory");
   } catch (const std::exception& e) {
-    give_up(Status::failed, e.what());
+    give_up(row, Status::failed, e.what());
   }
   return row;
 }
@@ -397,6 +388,7 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
     row.flags.emplace_back("timers_disagree");
   row.samples = static_cast<std::int64_t>(samples.seconds.size());
   row.samples_s = thin(samples.seconds, kept_samples);
+  row.round_medians_s = {row.time_s->median};
   row.host_s = samples.host_s;
   row.flags.insert(row.flags.end(), samples.flags.begin(), samples.flags.end());
 }

@@ -271,7 +271,66 @@ TEST(Compare, FewSamplesGiveNoVerdict) {
   const Comparison comparison = compare_files("base.json", "few_samples.json");
   EXPECT_EQ(comparison.exit, Exit::inconclusive);
   EXPECT_EQ(count(comparison, Verdict::inconclusive), 4);
-  EXPECT_EQ(comparison.rows[0].reason, "20 and 5 samples are too few for an interval at 98.75 %");
+  EXPECT_EQ(comparison.rows[0].reason,
+            "20 and 5 samples are too few for an interval at 98.75 %, which takes 8");
+}
+
+// Rounds with these medians, whose samples are within 0.01 % of them.
+Row row_of_rounds(const std::vector<double>& medians) {
+  std::vector<double> samples;
+  for (const double median : medians)
+    for (int i = -10; i <= 10; ++i) samples.push_back(median * (1 + 1e-5 * i));
+  Row row = timed_row(samples);
+  row.round_medians_s = medians;
+  row.time_s->median = median(medians);
+  return row;
+}
+
+// Eight processes over 1 %: many samples know their median well, and yet not the next run's.
+const std::vector<double> scattered = {0.995, 0.996, 0.998, 0.999, 1.001, 1.002, 1.004, 1.005};
+const std::vector<double> scattered_higher = {0.998, 1.001, 1.003, 1.005,
+                                              1.006, 1.007, 1.008, 1.009};
+
+ComparedRow compare_rows(const Row& base, const Row& head) {
+  CompareOptions strict;
+  strict.threshold_percent = 0.05;
+  return compare(report_of({base}), report_of({head}), strict).rows.at(0);
+}
+
+TEST(Compare, RoundsThatScatterGiveNoRegression) {
+  Row base = row_of_rounds(scattered);
+  Row head = row_of_rounds(scattered_higher);
+  const ComparedRow row = compare_rows(base, head);
+  EXPECT_EQ(row.verdict, Verdict::inconclusive);
+  EXPECT_EQ(row.reason, "the interval reaches across the threshold; take more rounds");
+  EXPECT_EQ(row.base_s, 1);
+  EXPECT_EQ(row.head_s, 1.0055);
+  EXPECT_DOUBLE_EQ(row.ratio.value, 1.0055);
+
+  // With too few rounds on either side it is the samples that count, as without rounds.
+  head.round_medians_s.resize(5);
+  EXPECT_EQ(compare_rows(base, head).verdict, Verdict::slower);
+  std::swap(base.round_medians_s, head.round_medians_s);
+  EXPECT_EQ(compare_rows(base, head).verdict, Verdict::slower);
+}
+
+TEST(Compare, RoundsShowARegressionBeyondTheirScatter) {
+  std::vector<double> slower = scattered;
+  for (double& median : slower) median *= 1.02;
+  EXPECT_EQ(compare_rows(row_of_rounds(scattered), row_of_rounds(slower)).verdict, Verdict::slower);
+}
+
+TEST(Compare, ManyRowsTakeMoreRounds) {
+  std::vector<Row> base, head;
+  for (int i = 0; i < 10; ++i) {
+    base.push_back(row_of_rounds(scattered));
+    head.push_back(row_of_rounds(scattered_higher));
+    base.back().case_name = head.back().case_name = "case_" + std::to_string(i);
+  }
+  const Comparison comparison = compare(report_of(base), report_of(head), {});
+  EXPECT_EQ(count(comparison, Verdict::inconclusive), 10);
+  EXPECT_EQ(comparison.rows[0].reason,
+            "8 and 8 rounds are too few for an interval at 99.5 %, which takes 9");
 }
 
 TEST(Compare, VerdictsAtTheThreshold) {

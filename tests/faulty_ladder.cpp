@@ -1,5 +1,7 @@
 // A ladder of variants that are wrong in one way each, beside two that are right. Linked into
 // gdnbench_faulty in the place of kernels/ladder.cpp.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -101,6 +103,10 @@ std::vector<Variant> on_cpu() {
                if (n >= 4) add(t.output[7], 0.01F);
              }),
       lazy(),
+      faulty("moody",  // right, and always the same, but not in another process
+             [](const Problem&, const Tensors& t, int) {
+               t.final_state[7] += 1e-6F * static_cast<float>(getpid() % 1000);
+             }),
       faulty("overruns", [](const Problem& p, const Tensors& t,
                             int) { t.output[p.tokens() * p.value_heads * 128 + 3] = {0}; }),
       faulty("underruns", [](const Problem&, const Tensors& t, int) { t.g[-1] = 1; }),

@@ -1,5 +1,6 @@
 // What the finished program does to files, streams and signals, and to what is typed.
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -180,6 +181,19 @@ TEST(Journal, HasOneWriter) {
   first.wait();
 }
 
+// A run that was killed may leave a child behind for a moment, which still has the lock.
+TEST(Journal, IsWaitedForAMoment) {
+  Folder folder;
+  ASSERT_EQ(run_shell(folder, "$RUN --json r.json").exit_code, 0);
+  const int lock = open((folder / "r.json.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  Process resumed(folder, tool, {"run", "--resume", "r.json.jsonl"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  close(lock);
+  const Ended ended = resumed.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+}
+
 TEST(Journal, IsARegularFile) {
   Folder folder;
   ASSERT_EQ(mkfifo((folder / "r.json.jsonl").c_str(), 0600), 0);
@@ -237,8 +251,8 @@ TEST(Resume, TakesEveryOptionFromTheJournal) {
   Folder folder;
   ASSERT_EQ(
       run_shell(folder, "$RUN --timing lab --dump dumped --score lab --json r.json").exit_code, 0);
-  for (const char* option :
-       {"--variant xform", "--timeout 3", "--dump d", "--score lab", "--seed 3", "-c short"})
+  for (const char* option : {"--variant xform", "--timeout 3", "--dump d", "--score lab",
+                             "--seed 3", "-c short", "--rounds 2"})
     expect_refused(run_shell(folder, std::string("$T run --resume r.json.jsonl ") + option),
                    "--resume goes on with what the run was asked for: leave --");
   unfinish(folder / "r.json.jsonl", 0);

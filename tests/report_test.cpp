@@ -40,6 +40,7 @@ Row timed_row() {
       .median = 0.1 + 0.2, .q1 = 0.25, .q3 = 1.0 / 3, .min = 5e-324, .ci95 = {{0.29, 0.31}}};
   row.samples_s = {0.1 + 0.2, 1e-9, 1.7976931348623157e308, 123456789.12345679};
   row.samples = 4321;
+  row.round_medians_s = {0.1 + 0.2, 0.25, 1.0 / 3};
   row.host_s = 3.3e-6;
   row.error = ErrorSummary{2.1e-3, 1.9e-3, "output: sequence 0, head 3", true};
   row.kernels = {{"prefix_sum", 1e-6}, {"core<512, 3>", 0.29}};
@@ -58,7 +59,7 @@ Row timed_row() {
 Row untimed_row(Status status, const std::string& reason) {
   Row row;
   row.case_name = "short_tail_state";
-  row.variant = "recurrent";
+  row.variant = "recurrent:" + std::string(name_of(status));
   row.backend = "cpu";
   row.status = status;
   row.reason = reason;
@@ -167,6 +168,7 @@ TEST(Json, AReportReadsBackAsItWasWritten) {
   EXPECT_EQ(row.time_s->min, expected.time_s->min);
   EXPECT_EQ(row.time_s->ci95, expected.time_s->ci95);
   EXPECT_EQ(row.samples, 4321);
+  EXPECT_EQ(row.round_medians_s, expected.round_medians_s);
   EXPECT_EQ(row.workspace_bytes, expected.workspace_bytes);
   EXPECT_EQ(row.error->worst, expected.error->worst);
   EXPECT_EQ(row.kernels.at(1).name, "core<512, 3>");
@@ -207,6 +209,15 @@ TEST(Json, AHandWrittenRowNeedsLittle) {
   EXPECT_EQ(row.status, Status::skipped);
   EXPECT_FALSE(row.time_s);
   EXPECT_EQ(row.resources, Json::object());
+}
+
+TEST(Json, AFileFromBeforeThereWereRoundsIsOfOne) {
+  Json row = to_json(timed_row());
+  row.erase("round_medians_s");
+  EXPECT_EQ(row_from_json(row).round_medians_s, std::vector<double>{timed_row().time_s->median});
+  Json untimed = to_json(untimed_row(Status::skipped, "no graphs on a CPU"));
+  untimed.erase("round_medians_s");
+  EXPECT_EQ(row_from_json(untimed).round_medians_s, std::vector<double>{});
 }
 
 TEST(Json, RefusalsNameTheField) {
@@ -312,7 +323,6 @@ TEST(Journal, GrowsByTheLineAndReadsBack) {
   // Going on after the end makes it unfinished again.
   const File more(text + journal_end + journal_line(report.rows[0]), "more.jsonl");
   EXPECT_FALSE(read_journal(more.path()).finished);
-  EXPECT_EQ(read_journal(more.path()).report.rows.size(), 5U);
 
   const File header(journal_header(report), "header.jsonl");
   EXPECT_EQ(read_report(header.path()).rows.size(), 0U);
@@ -321,6 +331,17 @@ TEST(Journal, GrowsByTheLineAndReadsBack) {
                      "compact.json");  // a report on one line is no journal
   EXPECT_EQ(json(read_report(compact.path())), json(report));
   EXPECT_THROW(read_journal(compact.path()), UserError);
+}
+
+// A row that is measured in several rounds stands there once a round.
+TEST(Journal, OfTheLinesOfARowTheLastCounts) {
+  Report report = sample_report();
+  std::string text = journal_header(report);
+  for (const Row& row : report.rows) text += journal_line(row);
+  report.rows[2].status = Status::passed;
+  report.rows[0].round_medians_s.push_back(0.5);
+  text += journal_line(report.rows[2]) + journal_line(report.rows[0]);
+  EXPECT_EQ(json(parse_report(text, "rounds.jsonl")), json(report));
 }
 
 // A kill may cut the last line anywhere: the rows before it are there, and `whole_bytes` is where
@@ -466,6 +487,17 @@ TEST(Console, TheRunsOwnWordsForAShape) {
       contains(console(report, false), "chain_equal  1 × 8192 tokens; inputs fedcba9876543210\n"));
 }
 
+TEST(Console, RoundsAreNoted) {
+  Report report = table_report();
+  for (Row& row : report.rows)
+    if (row.time_s) row.round_medians_s.assign(8, row.time_s->median);
+  EXPECT_TRUE(contains(console(report, false),
+                       "  ³ strange\n  median and ± are over 8 rounds, each in a fresh process\n"));
+  report.rows[0].round_medians_s.resize(7);  // an unfinished run
+  EXPECT_TRUE(contains(console(report, false), "over 7 to 8 rounds"));
+  EXPECT_TRUE(contains(markdown(report), "\n- median and ± are over 8 rounds"));
+}
+
 TEST(Console, ColoursOnlyWhenAsked) {
   EXPECT_FALSE(contains(console(table_report(), false), "\033"));
   const std::string coloured = console(table_report(), true);
@@ -479,15 +511,18 @@ TEST(Csv, OneRecordARow) {
   report.rows.erase(report.rows.begin(), report.rows.begin() + 2);
   report.rows.resize(2);
   report.rows[0].knobs = {{"stages", "3"}, {"threads", "512"}};
-  EXPECT_EQ(csv(report),
-            "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,median_s,q1_s,q3_s,"
-            "min_s,ci95_low_s,ci95_high_s,samples,host_s,tflop_per_s,gb_per_s,output_rms,state_rms,"
-            "lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,flags\r\n"
-            "short_tail_state,chunked,stages=3;threads=512,cpu,core,cold,clock,,passed,,0.00117,"
-            "0.00117,0.00117,0.00117,,,0,0,1.1538461538461537,7.35042735042735,0.00213,0.0019,true,"
-            ",17,0,1350000000,8600000,0123456789abcdef,few_samples;noisy\r\n"
-            "short_tail_state,chunked,,cpu,forward,cold,clock,,incorrect,output rms 0.31 | above "
-            "0.01,,,,,,,,,,,0.31,,false,,17,0,1350000000,8600000,0123456789abcdef,\r\n");
+  report.rows[0].round_medians_s = {0.00117, 0.00117};
+  EXPECT_EQ(
+      csv(report),
+      "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,median_s,q1_s,q3_s,"
+      "min_s,ci95_low_s,ci95_high_s,samples,rounds,host_s,tflop_per_s,gb_per_s,output_rms,state_"
+      "rms,"
+      "lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,flags\r\n"
+      "short_tail_state,chunked,stages=3;threads=512,cpu,core,cold,clock,,passed,,0.00117,"
+      "0.00117,0.00117,0.00117,,,0,2,0,1.1538461538461537,7.35042735042735,0.00213,0.0019,true,"
+      ",17,0,1350000000,8600000,0123456789abcdef,few_samples;noisy\r\n"
+      "short_tail_state,chunked,,cpu,forward,cold,clock,,incorrect,output rms 0.31 | above "
+      "0.01,,,,,,,,,,,,0.31,,false,,17,0,1350000000,8600000,0123456789abcdef,\r\n");
 }
 
 TEST(Csv, QuotesAndDisarmsText) {
@@ -572,11 +607,18 @@ TEST(Console, AComparison) {
   chain_equal  xform      core   cold    1.000 ms  1.000 ms     1.000×  0.9000 … 1.100      2.5 %  inconclusive: noise
   chain_equal  wide       core   cold    1.000 ms         —          —               —          —  failed: a <hang>   & more
   chain_equal  late       core   cold           —         —          —               —          —  skipped: no graphs
-  the intervals hold for all rows together at 95 % (each by itself at 97.5 %)
+  the intervals hold for all rows together at 95 % (each by itself at 97.5 %); 1 of 2 contain 1: no difference
   warning: the driver differs
 
 1 failed, 1 slower, 1 inconclusive, 1 same, 1 skipped; geometric mean of HEAD/BASE 1.016× over 3 timed rows
 )");
+}
+
+TEST(Console, AgreementIsCounted) {
+  Comparison whole = comparison();
+  whole.rows[0].ratio.interval = {{0.8, 0.9}};
+  whole.rows[3].ratio.interval = {{0.9, 1.0}};
+  EXPECT_TRUE(contains(console(whole, false), "; 2 of 4 contain 1: no difference\n"));
 }
 
 TEST(Markdown, AComparisonShowsFirstWhatWantsAttention) {

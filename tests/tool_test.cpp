@@ -1,12 +1,15 @@
 // The finished program as its users meet it: commands, exit codes, files, kills.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "src/result.hpp"
@@ -120,6 +123,8 @@ TEST(Usage, BadCommandLinesAreRefusedWithExitCode4AndTheRemedy) {
       {{"run", "--case", "short_tail_state", "--min-samples", "0"}, "--min-samples"},
       {{"run", "--case", "short_tail_state", "--max-noise", "-1"}, "--max-noise"},
       {{"run", "--case", "short_tail_state", "--timeout", "soon"}, "--timeout"},
+      {{"run", "--case", "short_tail_state", "--rounds", "0"}, "--rounds"},
+      {{"run", "--case", "short_tail_state", "--rounds", "101"}, "--rounds"},
       {{"run", "--case", "short_tail_state", "--set", "tokens"}, "FIELD=VALUE"},
       {{"run", "--case", "short_tail_state", "--set", "token=5"}, "did you mean \"tokens\""},
       {{"run", "--case", "short_tail_state", "--set", "tokens=010"}, "--set"},
@@ -193,6 +198,89 @@ TEST(Dump, HoldsOutputReferenceAndDifference) {
     EXPECT_TRUE(has(text, name)) << name;
 }
 
+// How often each row stands in a journal: once a round.
+std::map<std::string, std::size_t> lines_of(const std::string& path) {
+  std::map<std::string, std::size_t> lines;
+  std::istringstream journal(read_file(path));
+  for (std::string line; std::getline(journal, line);)
+    if (const json row = json::parse(line); row.contains("case"))
+      ++lines[row_key(row_from_json(row))];
+  return lines;
+}
+
+// "case variant" of the lines of progress, in their order, of each round.
+std::map<int, std::vector<std::string>> measured_in_rounds(const std::string& err) {
+  std::map<int, std::vector<std::string>> rounds;
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t round = line.find(", round ");
+    const std::size_t name = line.find("] ");
+    if (round == std::string::npos || name == std::string::npos) continue;
+    rounds[std::stoi(line.substr(round + 8))].push_back(
+        line.substr(name + 2, line.find(" core ") - name - 2));
+  }
+  return rounds;
+}
+
+TEST(Rounds, GoThroughThePlanInOtherOrders) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool,
+      run_arguments({"--case", "edge_lengths:tokens=1,edge_lengths:tokens=3,edge_lengths:tokens=7",
+                     "--scope", "core", "--rounds", "6", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.err, "[9/54, round 1] edge_lengths:tokens=7 xform core cold: passed");
+  EXPECT_HAS(ended.err, "[54/54, round 6] ");
+  EXPECT_HAS(ended.out, "edge_lengths:tokens=1  ");
+  EXPECT_LT(ended.out.find("tokens=3  "), ended.out.find("tokens=7  "));
+  EXPECT_HAS(ended.out, "over 6 rounds");
+
+  std::map<int, std::vector<std::string>> rounds = measured_in_rounds(ended.err);
+  ASSERT_EQ(rounds.size(), 6U);
+  std::set<std::vector<std::string>> orders;
+  for (auto& [round, order] : rounds) {
+    orders.insert(order);
+    std::vector<std::string> cases;  // as they are laid out, each once
+    for (const std::string& row : order) cases.push_back(row.substr(0, row.find(' ')));
+    cases.erase(std::unique(cases.begin(), cases.end()), cases.end());
+    EXPECT_EQ(cases.size(), 3U) << testing::PrintToString(order);
+    std::ranges::sort(order);
+    EXPECT_EQ(order, rounds[1]) << round;
+  }
+  EXPECT_GE(orders.size(), 5U);
+
+  for (const Row& row : read_report(folder / "r.json").rows) {
+    EXPECT_EQ(row.round_medians_s.size(), 6U);
+    EXPECT_GE(row.samples, 36);  // six a round at least
+    const auto [low, high] = std::ranges::minmax(row.round_medians_s);
+    EXPECT_EQ(row.time_s->ci95, std::pair(low, high));
+  }
+}
+
+// A round that shows another result, or a row that cannot be measured, ends the row's rounds.
+TEST(Rounds, AreFreshProcessesAndOnlyOfRowsThatPass) {
+  Folder folder;
+  const Ended ended =
+      run_program(folder, faulty_tool,
+                  run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
+                                 "hot", "--variant", "moody,picky,wrong,chunked", "--rounds", "4",
+                                 "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json report = json::parse(read_file(folder / "r.json"));
+  const json moody = row_of(report, "moody", "core");
+  EXPECT_EQ(moody["status"], "incorrect");
+  EXPECT_EQ(moody["reason"], "round 2 gives another result bit for bit");
+  EXPECT_TRUE(moody["time_s"].is_null());
+  EXPECT_HAS(row_of(report, "wrong", "core")["reason"].get<std::string>(), "off by");
+  EXPECT_EQ(row_of(report, "chunked", "core")["round_medians_s"].size(), 4U);
+  const std::map<std::string, std::size_t> expected = {
+      {"edge_lengths:tokens=65/moody/core/hot", 2},
+      {"edge_lengths:tokens=65/picky/core/hot", 1},
+      {"edge_lengths:tokens=65/wrong/core/hot", 1},
+      {"edge_lengths:tokens=65/chunked/core/hot", 4}};
+  EXPECT_EQ(lines_of(folder / "r.json.jsonl"), expected);
+}
+
 // Each fault costs its own row, with the reason, and nothing else.
 TEST(Faults, EachCostsItsOwnRow) {
   Folder folder;
@@ -211,6 +299,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"flaky", "incorrect", "second run"},
       {"tires", "incorrect", "timed runs"},
       {"lazy", "incorrect", "timed runs"},
+      {"moody", "passed", ""},
       {"overruns", "incorrect", "past an end of output"},
       {"underruns", "incorrect", "past an end of g"},
       {"scribbles", "incorrect", "inputs"},
@@ -276,10 +365,11 @@ Ended run_until(const std::function<bool()>& moment, Clock::time_point deadline,
 }
 
 // kill -9 at 20 random moments of unfinished runs: the rows in the journal stay, and in the end
-// they are those of a run that nobody disturbed, each once. A moment is when the journal has
-// changed, and up to 20 ms more. A run that gets finished before its moment is judged, and another
-// begun.
-void expect_20_kills_lose_nothing(const std::vector<std::string>& arguments, std::size_t rows) {
+// they are those of a run that nobody disturbed, each once in every round. A moment is when the
+// journal has changed, and up to 20 ms more. A run that gets finished before its moment is judged,
+// and another begun.
+void expect_20_kills_lose_nothing(const std::vector<std::string>& arguments, std::size_t rows,
+                                  std::size_t rounds = 1) {
   constexpr int wanted_kills = 20;
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
   Folder whole;
@@ -319,6 +409,9 @@ void expect_20_kills_lose_nothing(const std::vector<std::string>& arguments, std
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     ASSERT_EQ(keys_of(*folder / "r.json"), expected);
     ASSERT_EQ(keys_of(journal), expected);
+    for (const auto& [key, written] : lines_of(journal)) EXPECT_EQ(written, rounds) << key;
+    for (const Row& row : read_report(*folder / "r.json").rows)
+      EXPECT_EQ(row.round_medians_s.size(), rounds) << row_key(row);
     if (kills == wanted_kills) break;
     folder.emplace();
     ++runs;
@@ -335,6 +428,15 @@ TEST(Resume, LosesAndDoublesNothingOver20Kills) {
                      "query_heads=1", "--set", "value_heads=1", "--timing", "hot", "--json",
                      "r.json"}),
       rows);
+}
+
+TEST(Resume, GoesOnWithTheRoundsThatAreMissing) {
+  const std::size_t rows = 15 * 2;  // lengths, variants
+  expect_20_kills_lose_nothing(
+      run_arguments({"--case", "edge_lengths:tokens=?,edge_lengths:tokens=??", "--set",
+                     "query_heads=1", "--set", "value_heads=1", "--timing", "hot", "--scope",
+                     "core", "--variant", "chunked,xform", "--rounds", "4", "--json", "r.json"}),
+      rows, 4);
 }
 
 #ifdef GDNBENCH_WITH_CUDA

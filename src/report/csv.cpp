@@ -46,7 +46,7 @@ class Record {
 
 constexpr std::string_view header =
     "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,"
-    "median_s,q1_s,q3_s,min_s,ci95_low_s,ci95_high_s,samples,host_s,tflop_per_s,gb_per_s,"
+    "median_s,q1_s,q3_s,min_s,ci95_low_s,ci95_high_s,samples,rounds,host_s,tflop_per_s,gb_per_s,"
     "output_rms,state_rms,lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,"
     "flags\r\n";
 
@@ -77,10 +77,11 @@ std::string record(const Row& row) {
     } else {
       record.none(2);
     }
-    record.count(static_cast<std::uint64_t>(row.samples)).number(row.host_s);
+    record.count(static_cast<std::uint64_t>(row.samples)).count(row.round_medians_s.size());
+    record.number(row.host_s);
     record.number(tflops(row)).number(gigabytes_per_s(row));
   } else {
-    record.none(10);
+    record.none(11);
   }
   if (row.error) {
     record.number(row.error->output_rms).number(row.error->state_rms);

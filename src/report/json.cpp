@@ -86,6 +86,12 @@ Row row_from(const Field& field) {
   }
   row.samples = field["samples"].given() ? field["samples"].count<std::int64_t>()
                                          : static_cast<std::int64_t>(row.samples_s.size());
+  if (const Field medians = field["round_medians_s"]; medians.given()) {
+    row.round_medians_s = medians.quantities();
+  }
+  if (row.time_s && row.round_medians_s.empty()) {
+    row.round_medians_s = {row.time_s->median};  // a file from before there were rounds
+  }
   if (const Field host = field["host_s"]; host.given()) row.host_s = host.quantity();
   if (const Field error = field["error"]; error.given()) row.error = error_from(error.object());
   if (const Field kernels = field["kernels"]; kernels.given()) {
@@ -191,6 +197,7 @@ Json to_json(const Row& row) {
           {"time_s", row.time_s ? to_json(*row.time_s) : Json()},
           {"samples_s", row.samples_s},
           {"samples", row.samples},
+          {"round_medians_s", row.round_medians_s},
           {"host_s", row.host_s},
           {"error", row.error ? to_json(*row.error) : Json()},
           {"kernels", kernels},

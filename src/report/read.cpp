@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "src/error.hpp"
@@ -92,6 +93,16 @@ bool is_journal(std::string_view text, const std::string& path) {
 
 Journal parse_journal(std::string_view text, const std::string& path) {
   Journal journal;
+  std::map<std::string, std::size_t> places;  // of the rows, by their keys
+  const auto put = [&](Row row) {
+    std::vector<Row>& rows = journal.report.rows;
+    const auto [place, is_new] = places.emplace(row_key(row), rows.size());
+    if (is_new) {
+      rows.push_back(std::move(row));
+    } else {
+      rows[place->second] = std::move(row);  // with one more round
+    }
+  };
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
@@ -112,7 +123,7 @@ Journal parse_journal(std::string_view text, const std::string& path) {
       } else if (value.is_object() && value.contains("finished")) {
         journal.finished = Field(value)["finished"].truth();
       } else {
-        journal.report.rows.push_back(row_from_json(value));
+        put(row_from_json(value));
         journal.finished = false;
       }
     });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <tuple>
 
@@ -131,6 +132,21 @@ std::string describe(const Report& report, const std::string& name, const Rows& 
   return printable(shape + (shape.empty() || inputs.empty() ? "" : "; ") + inputs);
 }
 
+// "over 8 rounds: …"; of a run that is not finished, "over 2 to 3 rounds: …".
+std::string note_on_rounds(const Rows& rows) {
+  std::size_t least = SIZE_MAX;
+  std::size_t most = 0;
+  for (const Row* row : rows) {
+    if (!row->time_s) continue;
+    least = std::min(least, row->round_medians_s.size());
+    most = std::max(most, row->round_medians_s.size());
+  }
+  if (most <= 1) return "";
+  const std::string rounds =
+      least == most ? std::to_string(most) : fmt::format("{} to {}", least, most);
+  return fmt::format("median and ± are over {} rounds, each in a fresh process", rounds);
+}
+
 Table case_table(const Report& report, const std::string& name, const Rows& rows) {
   Table table{.title = printable(name),
               .subtitle = describe(report, name, rows),
@@ -158,6 +174,7 @@ Table case_table(const Report& report, const std::string& name, const Rows& rows
     table.groups.push_back(std::move(group));
   }
   table.notes = footnotes.notes();
+  if (std::string note = note_on_rounds(rows); !note.empty()) table.notes.push_back(note);
   return table;
 }
 
@@ -223,12 +240,18 @@ Table table(const Comparison& comparison) {
               .groups = {{}},
               .notes = {}};
   for (const ComparedRow& row : comparison.rows) table.groups[0].lines.push_back(line(row));
-  const bool estimated = std::any_of(comparison.rows.begin(), comparison.rows.end(),
-                                     [](const ComparedRow& row) { return row.ratio.interval; });
-  if (estimated) {
+  std::vector<Interval> intervals;
+  for (const ComparedRow& row : comparison.rows) {
+    if (row.ratio.interval) intervals.push_back(*row.ratio.interval);
+  }
+  const auto agreeing = std::count_if(intervals.begin(), intervals.end(), [](const Interval& i) {
+    return i.first <= 1 && 1 <= i.second;
+  });
+  if (!intervals.empty()) {
     table.notes.push_back(
-        fmt::format("the intervals hold for all rows together at 95 % (each by itself at {:.4g} %)",
-                    100 * comparison.confidence));
+        fmt::format("the intervals hold for all rows together at 95 % (each by itself at {:.4g} "
+                    "%); {} of {} contain 1: no difference",
+                    100 * comparison.confidence, agreeing, intervals.size()));
   }
   for (const std::string& warning : comparison.warnings) {
     table.notes.push_back("warning: " + printable(warning));
