@@ -1,0 +1,368 @@
+// The barriers between the warpgroups of a chunk chain in form 4 of kernels/README.md: what every
+// warpgroup does, to be read beside a kernel, and what all interleavings of that come to.
+#include "tests/protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gdn::protocol {
+namespace {
+
+using enum FaultKind;
+
+std::string name_of(FaultKind kind) {
+  static constexpr std::array names = {"deadlock", "overwrite before read", "read before write",
+                                       "barrier misuse", "left over"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string text_of(const Findings& findings) {
+  std::string text = std::to_string(findings.states) + " states" +
+                     (findings.finishes ? "" : ", and no interleaving comes to an end");
+  for (const Fault& fault : findings.faults) {
+    text += "\n" + name_of(fault.kind) + ": " + fault.what + ", after";
+    for (const std::string& operation : fault.trace) text += "\n  " + operation;
+  }
+  return text;
+}
+
+// All of it is in order, whichever way it goes.
+::testing::AssertionResult is_ordered(const Protocol& protocol) {
+  const Findings findings = explore(protocol);
+  if (findings.finishes && findings.faults.empty()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << text_of(findings);
+}
+
+// What goes wrong first, in the fewest operations.
+::testing::AssertionResult fails_by(FaultKind kind, const std::string& what,
+                                    const Protocol& protocol) {
+  const Findings findings = explore(protocol);
+  if (!findings.faults.empty() && findings.faults[0].kind == kind &&
+      findings.faults[0].what == what)
+    return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << text_of(findings);
+}
+
+// The explorer itself, on protocols of a few operations.
+
+TEST(Protocol, PhasesOfAnMbarrierAreToldByParity) {
+  Protocol protocol;
+  const Mbarrier full = protocol.mbarriers("full", 1, 1)[0];
+  const Mbarrier free = protocol.mbarriers("free", 1, 1)[0];
+  const Tile x = protocol.tile("x");
+  protocol.role("Load", 4, [&](Role& self, int c) {
+    self.wait(free, (c % 2) ^ 1);
+    self.copy({x(c)}, full);
+  });
+  protocol.role("User", 4, [&](Role& self, int c) {
+    self.wait(full, c % 2);
+    self.read({x(c)});
+    self.arrive(free);
+  });
+  EXPECT_TRUE(is_ordered(protocol));
+  EXPECT_TRUE(fails_by(read_before_write, "x(0), by User(0)", protocol.without("full", "User")));
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "x(0), by Load(1)", protocol.without("free", "Load")));
+  EXPECT_TRUE(fails_by(deadlock, "Load(1) at free, User(1) at full",  //
+                       protocol.without("free", "User")));
+}
+
+TEST(Protocol, APhaseThatSomeoneMissesIsAMisuse) {
+  Protocol protocol;
+  const Mbarrier ready = protocol.mbarriers("ready", 1, 1)[0];
+  protocol.role("Ahead", 2, [&](Role& self, int) { self.arrive(ready); });
+  protocol.role("Behind", 2, [&](Role& self, int c) { self.wait(ready, c % 2); });
+  EXPECT_TRUE(fails_by(barrier_misuse, "ready, by Ahead(1)", protocol));
+}
+
+TEST(Protocol, ARoleComesToANamedBarrierOnceInAGeneration) {
+  Protocol protocol;
+  const NamedBarrier ready = protocol.named_barrier("ready");
+  const NamedBarrier seen = protocol.named_barrier("seen");
+  protocol.role("Ahead", 3, [&](Role& self, int) { self.arrive(ready), self.sync(seen); });
+  protocol.role("Behind", 3, [&](Role& self, int) { self.sync(ready), self.arrive(seen); });
+  EXPECT_TRUE(is_ordered(protocol));
+  EXPECT_TRUE(fails_by(barrier_misuse, "ready, by Ahead(1)", protocol.without("seen")));
+  EXPECT_TRUE(fails_by(deadlock, "Ahead(0) at seen, Behind(0) at ready",
+                       protocol.without("ready", "Ahead")));
+}
+
+TEST(Protocol, WhatNobodyWaitedForIsLeftOver) {
+  Protocol protocol;
+  const NamedBarrier ready = protocol.named_barrier("ready");
+  protocol.role("Ahead", 1, [&](Role& self, int) { self.arrive(ready); });
+  EXPECT_TRUE(fails_by(left_over, "ready", protocol));
+}
+
+TEST(Protocol, AccessesTakeTime) {
+  Protocol protocol;
+  const NamedBarrier begun = protocol.named_barrier("begun");
+  const Tile x = protocol.tile("x");
+  protocol.role("Writer", 1, [&](Role& self, int) {
+    self.begin_write({x(0)});
+    self.arrive(begun);
+    self.end_write({x(0)});
+  });
+  Protocol with_reader = protocol;
+  with_reader.role("Reader", 1, [&](Role& self, int) { self.sync(begun), self.read({x(0)}); });
+  EXPECT_TRUE(fails_by(read_before_write, "x(0), by Reader(0)", with_reader));
+  Protocol with_writer = protocol;
+  with_writer.role("Other", 1, [&](Role& self, int) { self.sync(begun), self.write({x(1)}); });
+  EXPECT_TRUE(fails_by(overwrite_before_read, "x(0), by Other(0)", with_writer));
+}
+
+TEST(Protocol, ATraceIsAShortestOne) {
+  Protocol protocol;
+  const NamedBarrier ready = protocol.named_barrier("ready");
+  const Tile x = protocol.tile("x");
+  protocol.role("Writer", 2, [&](Role& self, int c) { self.write({x(c)}), self.arrive(ready); });
+  protocol.role("Reader", 2, [&](Role& self, int c) { self.sync(ready), self.read({x(c)}); });
+  const std::vector<std::string> trace = {"Writer(0): begin write x(0)",
+                                          "Writer(0): end write x(0)", "Writer(0): arrive ready",
+                                          "Writer(1): begin write x(1)"};
+  const Findings findings = explore(protocol);
+  ASSERT_FALSE(findings.faults.empty());
+  EXPECT_EQ(findings.faults[0].trace, trace);
+}
+
+// The chain, in two protocols. In the joint one State waits for Value and Output at once before its
+// product; in the split one for Value alone, and Output has the time until S is overwritten.
+
+struct Options {
+  int chunks = 4;  // of a sequence
+  int sequences = 1;
+  int stages = 2;
+  bool joint = false;
+  int frees = 3;         // arrivals that make a stage free
+  int value_readys = 2;  // barriers that the chunks take in turns
+  // Mistakes:
+  bool last_frees_decayed = false;     // though the next chunk, of another sequence, does not wait
+  bool frees_before_store = false;     // while O is still read
+  bool state_waits_for_value = false;  // before it hands out the S that the value is made of
+};
+
+// Shared memory and barriers of a block, and its four warpgroups, chunk by chunk. Chunks are
+// counted on from sequence to sequence.
+struct Chain {
+  Options options;
+  Protocol protocol = {};
+
+  Tile Q = protocol.tile("Q", options.stages);
+  Tile K = protocol.tile("K", options.stages);
+  Tile V = protocol.tile("V", options.stages);
+  Tile R = V.in_place("R");
+  Tile V_hat = V.in_place("V_hat");
+  Tile O = V.in_place("O");
+  Tile A = protocol.tile("A", options.stages);
+  Tile gates = protocol.tile("gates", options.stages);
+  Tile S = protocol.tile("S");  // what a chunk starts from, rounded
+  Tile D = protocol.tile("D");  // diag(exp(g_C − g)) V̂
+  Tile P = protocol.tile("P");
+
+  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, 1);
+  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.frees);
+  NamedBarrier state_for_value = protocol.named_barrier("state_for_value");
+  NamedBarrier state_for_output = protocol.named_barrier("state_for_output");
+  NamedBarrier state_read_by_value = protocol.named_barrier("state_read_by_value");
+  NamedBarrier state_read_by_output = protocol.named_barrier("state_read_by_output");
+  NamedBarrier decayed_free = protocol.named_barrier("decayed_free");
+  NamedBarrier decayed_ready = options.joint ? protocol.named_barrier("joint_ready", 3)
+                                             : protocol.named_barrier("decayed_ready");
+  std::vector<NamedBarrier> value_ready = protocol.named_barriers(
+      "value_ready", options.value_readys, options.state_waits_for_value ? 3 : 2);
+
+  int stage(int c) const { return c % options.stages; }
+  int parity(int c) const { return c / options.stages % 2; }
+  bool is_first(int c) const { return c % options.chunks == 0; }
+  bool is_last(int c) const { return is_first(c + 1); }
+
+  void load(Role& self, int c) const {
+    self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
+    self.copy({Q(c), K(c), V(c), A(c), gates(c)}, full[stage(c)]);
+  }
+
+  void value(Role& self, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    self.sync(state_for_value);
+    self.read({K(c), S(c)});
+    self.arrive(state_read_by_value);
+    self.read({V(c), gates(c)});
+    self.write({R(c)});  // R = V − Γ K S
+    self.read({A(c), R(c)});
+    if (!is_first(c)) self.sync(decayed_free);
+    self.write({V_hat(c), D(c)});  // V̂ = A B R
+    self.arrive(value_ready[c % options.value_readys]);
+    self.arrive(decayed_ready);
+    self.arrive(free[stage(c)]);
+  }
+
+  void state(Role& self, int c) const {
+    if (is_first(c)) self.write({S(c)});
+    if (options.state_waits_for_value) self.sync(value_ready[c % options.value_readys]);
+    self.arrive(state_for_value);
+    self.arrive(state_for_output);
+    self.wait(full[stage(c)], parity(c));
+    self.sync(decayed_ready);
+    self.read({K(c), gates(c), D(c)});  // S' = γ_C S + Kᵀ D
+    if (!is_last(c) || options.last_frees_decayed) self.arrive(decayed_free);
+    self.arrive(free[stage(c)]);
+    self.sync(state_read_by_value);
+    self.sync(state_read_by_output);
+    if (!is_last(c)) self.write({S(c + 1)});
+  }
+
+  void output(Role& self, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    self.read({Q(c), K(c), gates(c)});
+    self.write({P(c)});  // P = tril(Q Kᵀ ∘ exp(g_i − g_j))
+    self.sync(state_for_output);
+    self.read({Q(c), S(c)});
+    self.arrive(state_read_by_output);
+    self.sync(value_ready[c % options.value_readys]);
+    self.read({P(c), V_hat(c)});
+    self.write({O(c)});       // O = scale (Γ Q S + P V̂)
+    self.begin_read({O(c)});  // the store
+    if (options.frees_before_store) self.arrive(free[stage(c)]);
+    self.end_read({O(c)});
+    if (options.joint) self.arrive(decayed_ready);
+    if (!options.frees_before_store) self.arrive(free[stage(c)]);
+  }
+};
+
+Protocol chain(const Options& options) {
+  Chain chain{options};
+  const auto role = [&](const char* name, auto body) {
+    chain.protocol.role(name, options.chunks * options.sequences,
+                        [&](Role& self, int c) { (chain.*body)(self, c); });
+  };
+  role("Load", &Chain::load);
+  role("Value", &Chain::value);
+  role("State", &Chain::state);
+  role("Output", &Chain::output);
+  return std::move(chain.protocol);
+}
+
+// The fewest barriers that will do. D is free when there is the next S, which is made of it. Value
+// has read S when D is ready, from which State knows, too, that the stage is full; and it is done
+// with a stage before Output is. In the joint one State waits for the store of O as well: that
+// Output has read S, and that it is done with the stage, goes without saying, and Value stays
+// within a chunk of it.
+Protocol lean(Options options) {
+  options.frees = options.joint ? 1 : 2;
+  options.value_readys = options.joint ? 1 : 2;
+  Protocol protocol = chain(options)
+                          .without("decayed_free")
+                          .without("state_read_by_value")
+                          .without("full", "State")
+                          .without("free", "Value");
+  if (!options.joint) return protocol;
+  return protocol.without("state_read_by_output").without("free", "Output");
+}
+
+const std::vector<Options> shapes = {
+    {.chunks = 3, .stages = 2},
+    {.chunks = 5, .stages = 2},
+    {.chunks = 5, .stages = 3},
+    {.chunks = 1, .sequences = 4, .stages = 2},
+    {.chunks = 2, .sequences = 3, .stages = 3},
+};
+
+std::string shape_of(const Options& o) {
+  return (o.joint ? "joint, " : "split, ") + std::to_string(o.sequences) + " × " +
+         std::to_string(o.chunks) + " chunks, " + std::to_string(o.stages) + " stages";
+}
+
+TEST(ChunkChain, IsOrdered) {
+  for (Options options : shapes)
+    for (const bool joint : {false, true}) {
+      options.joint = joint;
+      SCOPED_TRACE(shape_of(options));
+      EXPECT_TRUE(is_ordered(chain(options)));
+      EXPECT_TRUE(is_ordered(lean(options)));
+    }
+}
+
+// Value may have a chunk's V̂ before Output has waited for that of the chunk before. It is never two
+// ahead: for that it takes an S that State cannot write before Output has read the last one.
+TEST(ChunkChain, ValueReadyTakesTwoBarriersInTurns) {
+  EXPECT_TRUE(fails_by(barrier_misuse, "value_ready, by Value(1)", chain({.value_readys = 1})));
+  EXPECT_TRUE(is_ordered(chain({.joint = true, .value_readys = 1})));
+}
+
+TEST(ChunkChain, StateWaitsUntilOutputHasReadIt) {
+  const Protocol split = chain({});
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "S(0), by State(0)", split.without("state_read_by_output")));
+  EXPECT_TRUE(fails_by(overwrite_before_read, "S(0), by State(0)",
+                       split.without("state_read_by_output", "State")));
+  EXPECT_TRUE(is_ordered(chain({.joint = true}).without("state_read_by_output")));
+}
+
+// No fault: D(c) has been read when S(c + 1) is written, and without that there is no D(c + 1).
+TEST(ChunkChain, DecayedFreeSaysNothingNew) {
+  EXPECT_TRUE(is_ordered(chain({}).without("decayed_free")));
+  EXPECT_TRUE(is_ordered(chain({.joint = true}).without("decayed_free")));
+  // But whoever has it must wait for it.
+  EXPECT_TRUE(fails_by(barrier_misuse, "decayed_free, by State(1)",
+                       chain({}).without("decayed_free", "Value")));
+}
+
+TEST(ChunkChain, TheLastChunkDoesNotFreeDecayed) {
+  EXPECT_TRUE(fails_by(left_over, "decayed_free", chain({.last_frees_decayed = true})));
+  EXPECT_TRUE(fails_by(barrier_misuse, "decayed_free, by State(2)",
+                       chain({.chunks = 2, .sequences = 2, .last_frees_decayed = true})));
+}
+
+TEST(ChunkChain, AStageIsFreeWhenTheStoreHasReadIt) {
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "O(0), by Load(2)", chain({.frees_before_store = true})));
+  // Here State has waited for the store before it frees the stage in its turn.
+  EXPECT_TRUE(is_ordered(chain({.joint = true, .frees_before_store = true})));
+}
+
+TEST(ChunkChain, StateCannotWaitForWhatIsMadeOfIt) {
+  EXPECT_TRUE(fails_by(deadlock,
+                       "Load(2) at free[0], Value(0) at state_for_value, "
+                       "State(0) at value_ready[0], Output(0) at state_for_output",
+                       chain({.state_waits_for_value = true})));
+}
+
+TEST(ChunkChain, LoadWaitsUntilAStageIsFree) {
+  EXPECT_TRUE(fails_by(overwrite_before_read, "Q(0), by Load(2)", chain({}).without("free")));
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "Q(0), by Load(2)", chain({}).without("free", "Load")));
+}
+
+// Nothing more can be left out of the lean ones.
+TEST(ChunkChain, EveryOtherBarrierIsNeeded) {
+  for (const bool joint : {false, true}) {
+    SCOPED_TRACE(joint ? "joint" : "split");
+    const Protocol protocol = lean({.joint = joint});
+    const auto needs = [&](const std::string& barrier, FaultKind kind, const std::string& what) {
+      EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier))) << barrier;
+    };
+    needs("free", overwrite_before_read, "Q(0), by Load(2)");
+    needs("state_for_value", read_before_write, "S(0), by Value(0)");
+    needs("state_for_output", read_before_write, "S(0), by Output(0)");
+    needs("value_ready", read_before_write, "V_hat(0), by Output(0)");
+    needs(joint ? "joint_ready" : "decayed_ready", read_before_write, "K(0), by State(0)");
+    if (!joint) needs("state_read_by_output", overwrite_before_read, "S(0), by State(0)");
+    EXPECT_TRUE(
+        fails_by(read_before_write, "K(0), by Value(0)", protocol.without("full", "Value")));
+    EXPECT_TRUE(
+        fails_by(read_before_write, "Q(0), by Output(0)", protocol.without("full", "Output")));
+  }
+  // Of the split one's two arrivals that free a stage, neither implies the other.
+  const Protocol freed_once = chain({.frees = 1}).without("free", "Value");
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "K(0), by Load(2)", freed_once.without("free", "State")));
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "Q(0), by Load(2)", freed_once.without("free", "Output")));
+}
+
+}  // namespace
+}  // namespace gdn::protocol
