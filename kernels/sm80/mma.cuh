@@ -2,9 +2,10 @@
 //
 // Lane 4·g + t of a warp holds, of each matrix, the elements named here. A register of bf16 holds
 // two neighbours of a row, the left one in its lower half.
-//   Left   [16 × 16]  x[0]: row g, columns 2t 2t+1;  x[1]: row g+8;  x[2], x[3]: the same, columns
-//   + 8 Right  [16 × 8]   x[0]: rows 2t 2t+1 of column g;  x[1]: rows + 8 Sum    [16 × 8]   fp32.
-//   x[0] x[1]: row g, columns 2t 2t+1;  x[2] x[3]: row g+8
+//   Left   [16 × 16]  x[0]: row g, columns 2t 2t+1;  x[1]: row g+8;
+//                     x[2], x[3]: the same, columns + 8
+//   Right  [16 × 8]   x[0]: rows 2t 2t+1 of column g;  x[1]: rows + 8
+//   Sum    [16 × 8]   fp32. x[0] x[1]: row g, columns 2t 2t+1;  x[2] x[3]: row g+8
 // Hence two neighbouring Sums are a Left by a conversion alone (`left`), and the rows of two Sums
 // are the columns of a RightPair (`right`): products follow one another in registers.
 #pragma once
