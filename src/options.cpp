@@ -227,10 +227,18 @@ void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
   add_path(report, "--ladder", command.ladder,
            "Put a table of medians between <!-- ladder --> and <!-- /ladder --> of this file",
            "FILE.md");
-  report.add_option("--scope", raw.ladder_scope, "Scope of that table")->capture_default_str();
-  report.add_option("--timing", raw.ladder_timing, "Timing of that table")->capture_default_str();
+  add_path(report, "--knobs", command.knobs,
+           "Write a page on what each knob and each rung is worth", "FILE.md");
+  report
+      .add_option("--beside", command.beside,
+                  "With --knobs: results of the same rows with another --schedule or --batch")
+      ->type_name("FILE");
+  report.add_option("--scope", raw.ladder_scope, "Scope of these two")->capture_default_str();
+  report.add_option("--timing", raw.ladder_timing, "Timing of these two")->capture_default_str();
   report.footer(
-      "Example:\n  gdnbench report reports/h200/ladder.json --ladder README.md --timing graph");
+      "Examples:\n"
+      "  gdnbench report reports/h200/ladder.json --ladder README.md --timing graph\n"
+      "  gdnbench report reports/h200/ladder.json --knobs knobs.md --beside blocking.json");
 }
 
 void understand_overrides(const Raw& raw, CaseSelection& cases) {

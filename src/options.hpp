@@ -58,9 +58,11 @@ struct DoctorOptions {};
 // A result file again: as tables, other formats, or the ladder's table in a document.
 struct ReportCommand {
   std::string file;
-  std::string csv, markdown;  // paths; "" for none, "-" for standard output
-  std::string ladder;         // a Markdown document with the ladder's marks; "" for none
-  Scope scope = Scope::core;  // of the ladder's table
+  std::string csv, markdown;        // paths; "" for none, "-" for standard output
+  std::string ladder;               // a Markdown document with the ladder's marks; "" for none
+  std::string knobs;                // a page on the knobs; "" for none, "-" for standard output
+  std::vector<std::string> beside;  // results of other settings, for that page
+  Scope scope = Scope::core;        // of the ladder's table and the page
   Timing timing = Timing::graph;
 };
 

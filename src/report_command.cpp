@@ -1,7 +1,9 @@
-// `gdnbench report FILE`: a result file again as tables, and the ladder's table in a document.
+// `gdnbench report FILE`: a result file again as tables, the ladder's table in a document, and a
+// page on the knobs.
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
@@ -29,23 +31,36 @@ void put_ladder(const std::string& path, const std::string& table) {
   write_file(path, text);
 }
 
+// What was made of the rows of a scope and timing; an error where there are none.
+std::string found(std::string text, const ReportCommand& command) {
+  if (text.empty())
+    throw UserError(fmt::format("{}: there is no timed row of the {} scope in {} timing",
+                                command.file, name_of(command.scope), name_of(command.timing)));
+  return text;
+}
+
 }  // namespace
 
 int report(const ReportCommand& command) {
-  require_outputs(
-      {{"FILE", command.file}},
-      {{"--csv", command.csv}, {"--markdown", command.markdown}, {"--ladder", command.ladder}});
+  std::vector<NamedPath> inputs = {{"FILE", command.file}};
+  for (const std::string& path : command.beside) inputs.push_back({"--beside", path});
+  require_outputs(inputs, {{"--csv", command.csv},
+                           {"--markdown", command.markdown},
+                           {"--ladder", command.ladder},
+                           {"--knobs", command.knobs}});
   const Report report = read_report(command.file);
   deliver(command.csv, csv(report));
   deliver(command.markdown, markdown(report));
   if (!command.ladder.empty()) {
-    const std::string table = ladder(report, command.scope, command.timing);
-    if (table.empty())
-      throw UserError(fmt::format("{}: there is no row of the {} scope in {} timing", command.file,
-                                  name_of(command.scope), name_of(command.timing)));
-    put_ladder(command.ladder, table);
+    put_ladder(command.ladder, found(ladder(report, command.scope, command.timing), command));
   }
-  const bool asked = !command.csv.empty() || !command.markdown.empty() || !command.ladder.empty();
+  if (!command.knobs.empty()) {
+    std::vector<Report> beside;
+    for (const std::string& path : command.beside) beside.push_back(read_report(path));
+    deliver(command.knobs, found(knobs(report, beside, command.scope, command.timing), command));
+  }
+  const bool asked = !command.csv.empty() || !command.markdown.empty() || !command.ladder.empty() ||
+                     !command.knobs.empty();
   if (!asked) print(stdout, console(report, in_colour(stdout)));
   return 0;
 }

@@ -457,25 +457,25 @@ TEST(Console, ATableACase) {
   EXPECT_EQ(console(table_report(), false),
             R"(short_tail_state  17 chunks in a chain, 1.35 GFLOP; inputs 0123456789abcdef
   core, cold
-  variant      median       ±   gain  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
-  recurrent  4.000 ms  ±1.0 %  1.00×    0.338  2.15       235  2.1e-03 / 1.9e-03  passed
-  chunked    1.170 ms       —  3.42×     1.15  7.35      68.8  2.1e-03 / 1.9e-03  passed ¹ ²
-  xform      500.0 µs  ±1.0 %  8.00×     2.70  17.2      29.4  2.1e-03 / 1.9e-03  passed, outside the lab's bound ³
+  variant      median       ±   gain   step  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
+  recurrent  4.000 ms  ±1.0 %  1.00×      —    0.338  2.15       235  2.1e-03 / 1.9e-03  passed
+  chunked    1.170 ms       —  3.42×  3.42×     1.15  7.35      68.8  2.1e-03 / 1.9e-03  passed ¹ ²
+  xform      500.0 µs  ±1.0 %  8.00×  2.34×     2.70  17.2      29.4  2.1e-03 / 1.9e-03  passed, outside the lab's bound ³
   core, graph
-  variant      median       ±   gain  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
-  xform             —       —      —        —     —         —                  —  skipped: no graphs on a CPU
+  variant      median       ±   gain   step  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
+  xform             —       —      —      —        —     —         —                  —  skipped: no graphs on a CPU
   forward, cold
-  variant      median       ±   gain  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
-  recurrent  5.000 ms  ±1.0 %  1.00×    0.270  1.72       294  2.1e-03 / 1.9e-03  passed ²
-  chunked           —       —      —        —     —         —      3.1e-01 / NaN  incorrect: output rms 0.31 | above 0.01
+  variant      median       ±   gain   step  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
+  recurrent  5.000 ms  ±1.0 %  1.00×      —    0.270  1.72       294  2.1e-03 / 1.9e-03  passed ²
+  chunked           —       —      —      —        —     —         —      3.1e-01 / NaN  incorrect: output rms 0.31 | above 0.01
   ¹ few_samples: fewer than 6 samples: no interval, and no verdict in a comparison
   ² noisy: the 95 % interval of the median is wider than --max-noise, or absent
   ³ strange
 
 chain_equal  17 chunks in a chain, 1.35 GFLOP; inputs fedcba9876543210
   core, cold
-  variant    median       ±   gain  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
-  xform    41.66 µs  ±1.0 %  1.00×     32.4   206      2.45  2.1e-03 / 1.9e-03  passed
+  variant    median       ±   gain  step  TFLOP/s  GB/s  µs/chunk  error out / state  verdict
+  xform    41.66 µs  ±1.0 %  1.00×     —     32.4   206      2.45  2.1e-03 / 1.9e-03  passed
 )");
   EXPECT_EQ(console(Report{}, false), "");
 }
@@ -549,11 +549,11 @@ TEST(Markdown, ATableACase) {
 
 **core, cold**
 
-| variant | median | ± | gain | TFLOP/s | GB/s | µs/chunk | error out / state | verdict |
-|---|---:|---:|---:|---:|---:|---:|---:|---|
-| recurrent | 4.000 ms | ±1.0 % | 1.00× | 0.338 | 2.15 | 235 | 2.1e-03 / 1.9e-03 | passed |
-| chunked | 1.170 ms | — | 3.42× | 1.15 | 7.35 | 68.8 | 2.1e-03 / 1.9e-03 | passed ¹ ² |
-| xform | 500.0 µs | ±1.0 % | 8.00× | 2.70 | 17.2 | 29.4 | 2.1e-03 / 1.9e-03 | passed, outside the lab's bound ³ |
+| variant | median | ± | gain | step | TFLOP/s | GB/s | µs/chunk | error out / state | verdict |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---|
+| recurrent | 4.000 ms | ±1.0 % | 1.00× | — | 0.338 | 2.15 | 235 | 2.1e-03 / 1.9e-03 | passed |
+| chunked | 1.170 ms | — | 3.42× | 3.42× | 1.15 | 7.35 | 68.8 | 2.1e-03 / 1.9e-03 | passed ¹ ² |
+| xform | 500.0 µs | ±1.0 % | 8.00× | 2.34× | 2.70 | 17.2 | 29.4 | 2.1e-03 / 1.9e-03 | passed, outside the lab's bound ³ |
 
 )");
   EXPECT_TRUE(contains(text, "| incorrect: output rms 0.31 \\| above 0.01 |"));
@@ -663,6 +663,73 @@ TEST(Junit, ReadsBack) {
 TEST(Junit, SaysWhatIsMissing) { EXPECT_THROW(junit(comparison()), UserError); }
 
 #endif
+
+// Two rungs on two cases, by hand: every ratio below can be told from these medians.
+Report knob_report() {
+  Report report;
+  report.fingerprint["device"]["name"] = "Test";
+  report.fingerprint["revision"] = "abc";
+  const auto add = [&](const char* case_name, const char* rung, std::vector<Knob> knobs,
+                       double median) {
+    Row row;
+    row.case_name = case_name;
+    row.variant = rung;
+    for (const Knob& knob : knobs) row.variant += ":" + knob.name + "=" + knob.value;
+    row.knobs = std::move(knobs);
+    row.scope = Scope::core;
+    row.timing = Timing::graph;
+    row.time_s = {.median = median, .q1 = median, .q3 = median, .min = median, .ci95 = {}};
+    report.rows.push_back(std::move(row));
+  };
+  for (const auto& [name, unit] : {std::pair{"one", 1e-6}, {"two", 2e-6}}) {
+    add(name, "joint", {{"beta", "in_a"}, {"width", "64"}}, 8 * unit);
+    add(name, "joint", {{"beta", "on_r"}, {"width", "64"}}, 6 * unit);
+    add(name, "joint", {{"beta", "in_a"}, {"width", "32"}}, 4 * unit);
+    add(name, "joint", {{"beta", "on_r"}, {"width", "32"}}, 12 * unit);
+    add(name, "split", {{"width", "64"}}, 3 * unit);
+    add(name, "split", {{"width", "32"}}, 1 * unit);
+  }
+  return report;
+}
+
+TEST(Knobs, RatiosOfWhatDiffersInNothingElse) {
+  EXPECT_EQ(knobs(knob_report(), {}, Scope::core, Timing::graph).substr(0, 50),
+            "# What the knobs are worth\n\nTest, core scope, grap");
+  const std::string page = knobs(knob_report(), {}, Scope::core, Timing::graph);
+  // beta: 6/8 and 12/4, whose geometric mean is 1.5. width: 4/8 and 12/6, together 1.
+  EXPECT_TRUE(contains(page, R"(## `joint`: beta
+
+| beta | one | two | all |
+|---|---:|---:|---:|
+| in_a | 1.000 | 1.000 | 1.000 |
+| on_r | 1.500 | 1.500 | 1.500 |
+)")) << page;
+  EXPECT_TRUE(contains(page, "| 32 | 1.000 | 1.000 | 1.000 |\n\n## `split` over `joint`"));
+  // The fastest: 1/4. With width 64 the other's fastest is 6, with 32 it is 4.
+  EXPECT_TRUE(contains(page,
+                       "| fastest instances | 0.250 | 0.250 | 0.250 |\n"
+                       "| width=64 | 0.500 | 0.500 | 0.500 |\n"
+                       "| width=32 | 0.250 | 0.250 | 0.250 |\n"))
+      << page;
+  EXPECT_EQ(knobs(knob_report(), {}, Scope::forward, Timing::graph), "");
+}
+
+TEST(Knobs, SettingsOfTheTimerAreInLabTiming) {
+  Report spin = knob_report();
+  for (Row row : knob_report().rows) {
+    row.timing = Timing::lab;
+    spin.rows.push_back(row);
+  }
+  spin.options["schedule"] = "spin";
+  Report blocking = spin;
+  blocking.options["schedule"] = "blocking";
+  for (Row& row : blocking.rows) row.time_s->median *= 1.25;
+  const std::string page = knobs(spin, {blocking}, Scope::core, Timing::graph);
+  EXPECT_TRUE(contains(page,
+                       "| schedule spin, batch 1 | 1.000 | 1.000 | 1.000 |\n"
+                       "| schedule blocking, batch 1 | 1.250 | 1.250 | 1.250 |\n"))
+      << page;
+}
 
 }  // namespace
 }  // namespace gdn

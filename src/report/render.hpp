@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/compare.hpp"
 #include "src/result.hpp"
@@ -9,8 +10,9 @@
 namespace gdn {
 
 // Tables for people, one per case: variant, median, interval, gain over the first row of the same
-// scope and timing, TFLOP/s, GB/s, µs per chunk of the serial chain, error, verdict; the flags
-// explained below. `options["shapes"][case]`, where a run wrote it, describes the case.
+// scope and timing, step over the fastest instance of the rung before, TFLOP/s, GB/s, µs per chunk
+// of the serial chain, error, verdict; the flags explained below. `options["shapes"][case]`, where
+// a run wrote it, describes the case.
 std::string console(const Report& report, bool colour);
 std::string console(const Comparison& comparison, bool colour);
 
@@ -25,6 +27,11 @@ std::string junit(const Comparison& comparison);
 
 // One table of medians, a row a variant and a column a case, for a document; "" when there is none.
 std::string ladder(const Report& report, Scope scope, Timing timing);
+
+// A page on what each knob and each rung is worth, as ratios of medians; "" when there is no row.
+// `beside`: reports of the same rows that differ in --schedule or --batch.
+std::string knobs(const Report& report, const std::vector<Report>& beside, Scope scope,
+                  Timing timing);
 
 // "1.234 ms", "56.70 µs": four significant digits.
 std::string format_time(double seconds);

@@ -87,19 +87,47 @@ Tone tone_of(Status status) {
   }
 }
 
-Line line(const Row& row, double first_s, Footnotes& footnotes) {
+// The rung that an id belongs to: what stands before its knobs.
+std::string rung_of(const Row& row) { return row.variant.substr(0, row.variant.find(':')); }
+
+// Of each row, the fastest of the rung before it among the rows: the nearest earlier variant that
+// was timed. 0 where there is none.
+std::vector<double> best_of_rung_before(const Rows& rows) {
+  std::vector<double> before;
+  std::string rung;
+  double best_s = 0;  // of the rung of this row, so far
+  double last_s = 0;  // of the rung before it
+  for (const Row* row : rows) {
+    if (rung_of(*row) != rung) {
+      rung = rung_of(*row);
+      if (best_s > 0) last_s = best_s;
+      best_s = 0;
+    }
+    before.push_back(last_s);
+    const double median = row->time_s ? row->time_s->median : 0;
+    if (median > 0 && (best_s == 0 || median < best_s)) best_s = median;
+  }
+  return before;
+}
+
+std::string times_faster(double base_s, double median_s) {
+  return base_s > 0 ? significant(base_s / median_s, 3) + "×" : none;
+}
+
+Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes) {
   Line line{{printable(row.variant)}, tone_of(row.status)};
   if (row.time_s && row.time_s->median > 0) {
     const double median = row.time_s->median;
     line.cells.push_back(format_time(median));
     line.cells.push_back(half_width(*row.time_s));
-    line.cells.push_back(significant(first_s / median, 3) + "×");
+    line.cells.push_back(times_faster(first_s, median));
+    line.cells.push_back(times_faster(before_s, median));
     line.cells.push_back(significant(tflops(row), 3));
     line.cells.push_back(significant(gigabytes_per_s(row), 3));
     const auto chunks = static_cast<double>(row.chain_chunks);
     line.cells.push_back(chunks > 0 ? significant(1e6 * median / chunks, 3) : none);
   } else {
-    line.cells.resize(7, none);
+    line.cells.resize(8, none);
   }
   line.cells.push_back(errors(row));
   line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
@@ -154,6 +182,7 @@ Table case_table(const Report& report, const std::string& name, const Rows& rows
                           {"median", true},
                           {"±", true},
                           {"gain", true},
+                          {"step", true},
                           {"TFLOP/s", true},
                           {"GB/s", true},
                           {"µs/chunk", true},
@@ -170,7 +199,9 @@ Table case_table(const Report& report, const std::string& name, const Rows& rows
       return row->time_s && row->time_s->median > 0;
     });
     const double first_s = first == members.end() ? 0 : (*first)->time_s->median;
-    for (const Row* row : members) group.lines.push_back(line(*row, first_s, footnotes));
+    const std::vector<double> before = best_of_rung_before(members);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      group.lines.push_back(line(*members[i], first_s, before[i], footnotes));
     table.groups.push_back(std::move(group));
   }
   table.notes = footnotes.notes();
