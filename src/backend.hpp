@@ -80,8 +80,9 @@ class Backend {
   // Clocks, power and throttling from one call to the other, where the backend knows them.
   virtual void begin_telemetry() {}
   virtual TelemetrySummary end_telemetry() { return {}; }
-  // What an empty kernel takes by the backend's timer: the part of a time that is not the kernel's.
-  virtual double timer_offset_s() = 0;
+  // What an empty kernel takes by the backend's timer in a timing mode: the part of a time that is
+  // not the kernel's.
+  virtual double timer_offset_s(Timing timing) = 0;
   virtual nlohmann::json resources(const Instance& instance) = 0;
   // Profilers that wait for it record from the first call to the second.
   virtual void profiler_range(bool /*begins*/) {}

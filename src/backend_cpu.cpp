@@ -154,7 +154,7 @@ class CpuBackend : public Backend {
   }
 
   KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>&) override { return {}; }
-  double timer_offset_s() override { return 0; }
+  double timer_offset_s(Timing) override { return 0; }
   nlohmann::json resources(const Instance&) override { return nlohmann::json::object(); }
 
  private:

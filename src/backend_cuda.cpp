@@ -156,7 +156,7 @@ class CudaBackend : public Backend {
       const ActivityTimes times = times_of(
           ActivityRuns(timing, launch, device_timing(), stages.size()).take(kernel_pass_queues));
       pass.span_s = times.span_s;
-      pass.offset_s = timer_offset_s() - cupti_empty_kernel();
+      pass.offset_s = timer_offset_s(timing) - cupti_empty_kernel(timing);
       pass.kernels = times.kernels;
       name_kernels(pass, stages);
     } catch (const ActivityError& e) {
@@ -173,9 +173,10 @@ class CudaBackend : public Backend {
     must(begins ? cudaProfilerStart() : cudaProfilerStop(), "profiler range");
   }
 
-  double timer_offset_s() override {
-    if (!empty_kernel_s_) empty_kernel_s_ = measure_empty_kernel(device_timing());
-    return *empty_kernel_s_;
+  double timer_offset_s(Timing timing) override {
+    std::optional<double>& known = empty_kernel_s_[is_cold(timing)];
+    if (!known) known = measure_empty_kernel(empty_timing(timing), device_timing());
+    return *known;
   }
 
   nlohmann::json resources(const Instance& instance) override {
@@ -275,14 +276,15 @@ class CudaBackend : public Backend {
     }
   }
 
-  double cupti_empty_kernel() {
-    if (!cupti_empty_kernel_s_) {
+  double cupti_empty_kernel(Timing timing) {
+    std::optional<double>& known = cupti_empty_kernel_s_[is_cold(timing)];
+    if (!known) {
       const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
-      cupti_empty_kernel_s_ =
-          times_of(ActivityRuns(Timing::hot, empty, device_timing(), 1).take(kernel_pass_queues))
-              .span_s;
+      known = times_of(ActivityRuns(empty_timing(timing), empty, device_timing(), 1)
+                           .take(kernel_pass_queues))
+                  .span_s;
     }
-    return *cupti_empty_kernel_s_;
+    return *known;
   }
 
   static unsigned schedule_flag(const std::string& schedule) {
@@ -324,7 +326,10 @@ class CudaBackend : public Backend {
   CudaStream stream_;
   Memory flush_;
   Memory hash_sum_;
-  std::optional<double> empty_kernel_s_, cupti_empty_kernel_s_;
+  // By whether the cache was flushed: a kernel then begins later, as its code has to come first.
+  std::optional<double> empty_kernel_s_[2], cupti_empty_kernel_s_[2];
+  static bool is_cold(Timing timing) { return timing == Timing::cold; }
+  static Timing empty_timing(Timing timing) { return is_cold(timing) ? timing : Timing::hot; }
   std::unique_ptr<Telemetry> telemetry_;
   std::string profiler_;  // what runs this process, or ""
   CuptiState cupti_;

@@ -165,11 +165,11 @@ std::function<void()> make_plain_queue(Timing timing, const Launch& launch,
   };
 }
 
-double measure_empty_kernel(const DeviceTiming& device) {
+double measure_empty_kernel(Timing timing, const DeviceTiming& device) {
   DeviceTiming plain = device;
   plain.batch = 1;
   EventSampler sampler(
-      Timing::hot, [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); }, plain);
+      timing, [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); }, plain);
   std::vector<double> samples;
   for (int i = 0; i < 10; ++i) sampler.take(samples);
   return median(samples);

@@ -33,6 +33,6 @@ std::function<void()> make_plain_queue(Timing timing, const Launch& launch,
 inline constexpr int queue_length = 10;  // launches behind one gate
 
 // Median of an empty kernel between two events.
-double measure_empty_kernel(const DeviceTiming& device);
+double measure_empty_kernel(Timing timing, const DeviceTiming& device);
 
 }  // namespace gdn

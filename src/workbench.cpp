@@ -369,7 +369,7 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
 
   row.telemetry = telemetry.json;
   if (telemetry.throttled) row.flags.emplace_back("throttled");
-  if (const double offset = backend_.timer_offset_s(); offset > 0)
+  if (const double offset = backend_.timer_offset_s(request.timing); offset > 0)
     row.telemetry["empty_kernel_s"] = offset;
   const KernelPass pass = [&] {
     const Range range(phase::kernels);
