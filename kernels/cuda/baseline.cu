@@ -17,10 +17,10 @@
 // 164 µs. Cycles a chunk of the state kernel: 128 mma of 2048 multiply-adds a warp, ~900, beside
 // 128 KiB out of shared memory, ~1000, and ~400 of conversions: 0.8 µs if all of it overlapped. One
 // warp a scheduler cannot: 610 instructions, and every phase begins with the latency of the last.
-// Measured on an H200 (reports/h200/ladder.json, `kernels` of the forward rows in graph timing):
-// wu 127 µs on wide_gva_state, near its bytes; chunk_state 1.27 µs a chunk on chain_equal, where a
-// CTA has its multiprocessor to itself, and 305 µs on wide_gva_state, twice its bytes: there it
-// waits for memory, and two stages are as good as three.
+// Measured on an H200 (reports/h200/ladder.json, `kernels` of the rows in graph timing): wu 123 µs
+// on wide_gva_state, near its bytes; chunk_state 1.27 µs a chunk on chain_equal, where a CTA has
+// the memory to itself, and 276 µs (three stages: 254) on wide_gva_state, 1.6 times its bytes:
+// there it waits for memory.
 #include "kernels/cuda/chunk_output.cuh"
 #include "kernels/cuda/gates.cuh"
 #include "kernels/cuda/rungs.hpp"

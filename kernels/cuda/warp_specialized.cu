@@ -1,18 +1,19 @@
-// Rung 6: roles (specialized_chain.cuh) instead of warps that all do the same; wgmma, whose operands
-// come straight from shared memory; and the copy engine, which needs one thread.
+// Rung 6: roles (specialized_chain.cuh) instead of warps that all do the same; wgmma, whose
+// operands come straight from shared memory; and the copy engine, which needs one thread.
 //
 // What orders a chunk is what stands there, with one barrier more than is needed: State waits until
 // the chunk's output is stored as well ("joint"). Rung 7 takes that away.
 //
 // Knobs: value_width, the values of a CTA: 4, 2 or 1 CTAs a head; stages of the ring of inputs;
-// beta_in_a, whether Value multiplies A by β before it needs it, which is 64 × 64 more elements in and
-// out of shared memory and one rounding more, or R, which it has in registers.
+// beta_in_a, whether Value multiplies A by β before it needs it, which is 64 × 64 more elements in
+// and out of shared memory and one rounding more, or R, which it has in registers.
 //
-// Predicted: products of the chain K S, A R and Kᵀ V̂, 20 of 64 × 128 × 16 at 68 cycles, 1360 cycles,
-// and between them R, V̂ and S to shared memory, ~300 each with the fence and the barrier: 1.2 µs.
-// Measured on an H200 (reports/h200/ladder.json): 3.0 µs a chunk with 128 values, 1.9 with 64, 1.5
-// with 32. Elementwise work is what the prediction lacks: with a quarter of the values the products
-// take half the time, and the chunk takes half the time as well. β in A costs 1 to 4 %.
+// Predicted: products of the chain K S, A R and Kᵀ V̂, 20 of 64 × 128 × 16 at 68 cycles, 1360
+// cycles, and between them R, V̂ and S to shared memory, ~300 each with the fence and the
+// barrier: 1.2 µs. Measured on an H200 (reports/h200/ladder.json): 3.0 µs a chunk with 128
+// values, 1.9 with 64, 1.5 with 32. Elementwise work is what the prediction lacks: with a quarter
+// of the values the products take half the time, and the chunk takes half the time as well. β in A
+// costs 1 to 4 %.
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/specialized_chain.cuh"
 
