@@ -174,7 +174,7 @@ class CudaBackend : public Backend {
   }
 
   double timer_offset_s(Timing timing) override {
-    std::optional<double>& known = empty_kernel_s_[is_cold(timing)];
+    std::optional<double>& known = empty_kernel_s_.in(timing);
     if (!known) known = measure_empty_kernel(empty_timing(timing), device_timing());
     return *known;
   }
@@ -204,6 +204,15 @@ class CudaBackend : public Backend {
   }
 
  private:
+  // What an empty kernel takes, once measured. After a flush it begins later: its code comes first.
+  struct EmptyKernel {
+    std::optional<double> cold, warm;
+    std::optional<double>& in(Timing timing) { return timing == Timing::cold ? cold : warm; }
+  };
+  static Timing empty_timing(Timing timing) {
+    return timing == Timing::cold ? Timing::cold : Timing::hot;
+  }
+
   // Launches queued as for the timed pass, seen by CUPTI, which is attached as long as this lives.
   class ActivityRuns {
    public:
@@ -277,7 +286,7 @@ class CudaBackend : public Backend {
   }
 
   double cupti_empty_kernel(Timing timing) {
-    std::optional<double>& known = cupti_empty_kernel_s_[is_cold(timing)];
+    std::optional<double>& known = cupti_empty_kernel_s_.in(timing);
     if (!known) {
       const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
       known = times_of(ActivityRuns(empty_timing(timing), empty, device_timing(), 1)
@@ -326,10 +335,7 @@ class CudaBackend : public Backend {
   CudaStream stream_;
   Memory flush_;
   Memory hash_sum_;
-  // By whether the cache was flushed: a kernel then begins later, as its code has to come first.
-  std::optional<double> empty_kernel_s_[2], cupti_empty_kernel_s_[2];
-  static bool is_cold(Timing timing) { return timing == Timing::cold; }
-  static Timing empty_timing(Timing timing) { return is_cold(timing) ? timing : Timing::hot; }
+  EmptyKernel empty_kernel_s_, cupti_empty_kernel_s_;
   std::unique_ptr<Telemetry> telemetry_;
   std::string profiler_;  // what runs this process, or ""
   CuptiState cupti_;

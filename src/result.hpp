@@ -84,6 +84,9 @@ void give_up(Row& row, Status status, const std::string& reason);
 // What makes a row the same row in another file, and in a resumed run: "case/variant/scope/timing".
 std::string row_key(const Row& row);
 
+// The rung that a row's id belongs to: what stands before its knobs.
+std::string rung_of(const Row& row);
+
 double tflops(const Row& row);           // flop / median / 1e12; 0 without a time
 double gigabytes_per_s(const Row& row);  // bytes / median / 1e9; 0 without a time
 

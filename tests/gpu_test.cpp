@@ -8,6 +8,7 @@
 #include "kernels/prepare/hash.hpp"
 #include "src/cuda.hpp"
 #include "src/timer_kernels.hpp"
+#include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 #include "tests/support.hpp"
 
@@ -122,7 +123,9 @@ TEST_F(Cuda, EveryTimingModeMeasuresAndChecks) {
   const std::vector<Case> cases = select_cases({"short_tail_state"}, {}, SIZE_MAX);
   Workbench bench(test::gpu(), cases[0], nullptr);
   for (const Variant& variant : ladder()) {
-    const auto instance = std::ranges::find(variant.instances, "", &Instance::obstacle);
+    const auto instance = std::ranges::find_if(variant.instances, [&](const Instance& i) {
+      return obstacle(variant, i, test::gpu().device()).empty();
+    });
     if (variant.target != Target::cuda || instance == variant.instances.end()) continue;
     for (const Timing timing : {Timing::cold, Timing::hot, Timing::graph, Timing::lab})
       for (const Scope scope : {Scope::core, Scope::forward}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "src/variant_select.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -46,7 +47,11 @@ std::string test_name(const testing::TestParamInfo<Rung>& info) {
 class Kernels : public testing::TestWithParam<Rung> {
  protected:
   void SetUp() override {
-    if (on_gpu() && !test::has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+    if (!on_gpu()) return;
+    if (!test::has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+    const std::string why =
+        obstacle(*GetParam().variant, *GetParam().instance, test::gpu().device());
+    if (!why.empty()) GTEST_SKIP() << why;
   }
 
   bool on_gpu() const { return GetParam().variant->target == Target::cuda; }

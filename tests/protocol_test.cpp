@@ -194,9 +194,10 @@ struct Chain {
     self.write({R(c)});  // R = V − Γ K S
     self.read({A(c), R(c)});
     if (!is_first(c)) self.sync(decayed_free);
-    self.write({V_hat(c), D(c)});  // V̂ = A B R
-    self.arrive(value_ready[c % options.value_readys]);
+    self.write({D(c)});  // V̂ = A B R, faded
     self.arrive(decayed_ready);
+    self.write({V_hat(c)});
+    self.arrive(value_ready[c % options.value_readys]);
     self.arrive(free[stage(c)]);
   }
 
@@ -206,8 +207,9 @@ struct Chain {
     self.arrive(state_for_value);
     self.arrive(state_for_output);
     self.wait(full[stage(c)], parity(c));
+    self.read({gates(c)});  // γ_C S
     self.sync(decayed_ready);
-    self.read({K(c), gates(c), D(c)});  // S' = γ_C S + Kᵀ D
+    self.read({K(c), D(c)});  // S' = γ_C S + Kᵀ D
     if (!is_last(c) || options.last_frees_decayed) self.arrive(decayed_free);
     self.arrive(free[stage(c)]);
     self.sync(state_read_by_value);
@@ -247,17 +249,15 @@ Protocol chain(const Options& options) {
 }
 
 // The fewest barriers that will do. D is free when there is the next S, which is made of it. Value
-// has read S when D is ready, from which State knows, too, that the stage is full; and it is done
-// with a stage before Output is. In the joint one State waits for the store of O as well: that
-// Output has read S, and that it is done with the stage, goes without saying, and Value stays
-// within a chunk of it.
+// has read S when D is ready, and it is done with a stage before Output is. In the joint one State
+// waits for the store of O as well: that Output has read S, and that it is done with the stage,
+// goes without saying, and Value stays within a chunk of it.
 Protocol lean(Options options) {
   options.frees = options.joint ? 1 : 2;
   options.value_readys = options.joint ? 1 : 2;
   Protocol protocol = chain(options)
                           .without("decayed_free")
                           .without("state_read_by_value")
-                          .without("full", "State")
                           .without("free", "Value");
   if (!options.joint) return protocol;
   return protocol.without("state_read_by_output").without("free", "Output");
@@ -349,7 +349,7 @@ TEST(ChunkChain, EveryOtherBarrierIsNeeded) {
     needs("state_for_value", read_before_write, "S(0), by Value(0)");
     needs("state_for_output", read_before_write, "S(0), by Output(0)");
     needs("value_ready", read_before_write, "V_hat(0), by Output(0)");
-    needs(joint ? "joint_ready" : "decayed_ready", read_before_write, "K(0), by State(0)");
+    needs(joint ? "joint_ready" : "decayed_ready", read_before_write, "D(0), by State(0)");
     if (!joint) needs("state_read_by_output", overwrite_before_read, "S(0), by State(0)");
     EXPECT_TRUE(
         fails_by(read_before_write, "K(0), by Value(0)", protocol.without("full", "Value")));

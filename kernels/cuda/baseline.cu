@@ -10,7 +10,7 @@
 // The state kernel works on transposes: a warp keeps 16 rows of Sᵀ (columns of values) in fp32
 // accumulators, and accumulators become the next product's left operand by a conversion alone. So
 // nothing of the chain passes through shared memory, and warps meet once a chunk, where the ring of
-// inputs turns. What is stored is fragments (Chain, below), which spares every layout change.
+// inputs turns. What is stored is fragments (Handover, below), which spares every layout change.
 //
 // Bytes a chunk and head. wu: A 8 KiB, V 16, U 16, W 16, K 16 once a query head. chunk_state: W 16,
 // U 16, V̂ 16, S 32, K 16 once a query head. At 4.3 TB/s, 8192 tokens and 16/64 heads: 117 µs and
@@ -19,7 +19,7 @@
 // warp a scheduler cannot: 610 instructions, and every phase begins with the latency of the last.
 // Measured on an H200 (reports/h200/ladder.json, `kernels` of the rows in graph timing): wu 123 µs
 // on wide_gva_state, near its bytes; chunk_state 1.27 µs a chunk on chain_equal, where a CTA has
-// the memory to itself, and 276 µs (three stages: 254) on wide_gva_state, 1.6 times its bytes:
+// the memory to itself, and 276 µs (three stages: 254) on wide_gva_state, 1.7 times its bytes:
 // there it waits for memory.
 #include "kernels/cuda/chunk_output.cuh"
 #include "kernels/cuda/gates.cuh"
@@ -118,7 +118,7 @@ struct Wu {
     make_W(s, warp, arguments.W + blockIdx.x * W_size);
     wait_copies<0>();
     __syncthreads();
-    make_U(s, warp, arguments.U + blockIdx.x * Chain::value_size);
+    make_U(s, warp, arguments.U + blockIdx.x * Handover::value_size);
   }
 };
 
@@ -131,15 +131,15 @@ struct ChunkState {
   struct Arguments {
     Tensors tensors;
     const RightPair* W;  // −Wᵀ
-    Chain chain;         // chain.value holds Uᵀ, which V̂ᵀ replaces
+    Handover chain;      // chain.value holds Uᵀ, which V̂ᵀ replaces
     int query_heads, value_heads;
   };
 
-  struct Input {                     // of one chunk, 41,984 bytes
-    Tile<chunk_tokens, head_dim> K;  // 16,384  [token][key]
-    RightPair W[W_size];             // 16,384  [token / 16][key / 16][lane]
-    Left U[Chain::value_size / 2];   //  8,192  [value / 16][token / 16][lane]
-    ChunkGates gates;                //  1,024
+  struct Input {                       // of one chunk, 41,984 bytes
+    Tile<chunk_tokens, head_dim> K;    // 16,384  [token][key]
+    RightPair W[W_size];               // 16,384  [token / 16][key / 16][lane]
+    Left U[Handover::value_size / 2];  //  8,192  [value / 16][token / 16][lane]
+    ChunkGates gates;                  //  1,024
   };
   struct Shared {  // 83,968 bytes with two stages, 125,952 with three
     Input input[stages];
@@ -162,7 +162,8 @@ struct ChunkState {
         copy_16(input.W + i + thread, W + i + thread, length > 0);
       }
 #pragma unroll
-      for (int i = Chain::value_size / 8 * p; i < Chain::value_size / 8 * (p + 1); i += threads) {
+      for (int i = Handover::value_size / 8 * p; i < Handover::value_size / 8 * (p + 1);
+           i += threads) {
         copy_16(input.U + i + thread, U + i + thread, length > 0);
       }
     }
@@ -172,7 +173,7 @@ struct ChunkState {
       if (length > 0) {
         k += std::int64_t{chunk_tokens} * query_stride;
         W += value_heads * std::int64_t{W_size};
-        U += value_heads * Chain::value_size;
+        U += value_heads * Handover::value_size;
       }
     }
   };
@@ -238,8 +239,10 @@ struct ChunkState {
     const int token = x.offsets[sequence], length = x.offsets[sequence + 1] - token;
     const Place at = place_of({sequence, 0, token, length}, head, query_heads, value_heads);
     const std::int64_t block = x.first_chunk[sequence] * std::int64_t{value_heads} + head;
-    Left* state = arguments.chain.S + block * Chain::state_size + half * Chain::state_size / 2;
-    Left* value = arguments.chain.value + block * Chain::value_size + half * Chain::value_size / 2;
+    Left* state =
+        arguments.chain.S + block * Handover::state_size + half * Handover::state_size / 2;
+    Left* value =
+        arguments.chain.value + block * Handover::value_size + half * Handover::value_size / 2;
     Loader loader = {
         x.k + at.query(), arguments.W + block * W_size, value, length, at.query_stride(),
         value_heads};
@@ -264,8 +267,8 @@ struct ChunkState {
       __syncthreads();  // chunk c is there, and chunk c−1 no longer read
       step(shared.input[stage], S, state, value, loader, shared.input[free_stage]);
       loader.next();
-      state += value_heads * Chain::state_size;
-      value += value_heads * Chain::value_size;
+      state += value_heads * Handover::state_size;
+      value += value_heads * Handover::value_size;
       free_stage = stage;
       stage = stage + 1 == stages ? 0 : stage + 1;
       gates.write(shared.input[stage].gates);
@@ -280,20 +283,16 @@ static_assert(sizeof(ChunkState<2>::Shared) == 83968 && sizeof(ChunkState<3>::Sh
 
 namespace {
 
-std::int64_t chunks_and_heads(const Problem& problem) {
-  return static_cast<std::int64_t>(problem.chunks().size()) * problem.value_heads;
-}
-
 std::size_t workspace_bytes(const Problem& problem) {
   const std::int64_t blocks = chunks_and_heads(problem);
-  return Chain::bytes(blocks) + blocks * W_size * sizeof(RightPair);
+  return Handover::bytes(blocks) + blocks * W_size * sizeof(RightPair);
 }
 
 template <int stages>
 Launch set_up(const Problem& problem, const Tensors& tensors, void* workspace) {
   const std::int64_t blocks = chunks_and_heads(problem);
-  const Chain chain = Chain::at(workspace, blocks);
-  auto* W = reinterpret_cast<RightPair*>(static_cast<char*>(workspace) + Chain::bytes(blocks));
+  const Handover chain = Handover::at(workspace, blocks);
+  auto* W = reinterpret_cast<RightPair*>(static_cast<char*>(workspace) + Handover::bytes(blocks));
   const int query_heads = problem.query_heads, value_heads = problem.value_heads;
   const Launch wu = launcher<Wu>(blocks, {tensors, W, chain.value, query_heads, value_heads});
   const Launch state =

@@ -15,9 +15,13 @@
 
 namespace gdn::sm80 {
 
+inline std::int64_t chunks_and_heads(const Problem& problem) {
+  return static_cast<std::int64_t>(problem.chunks().size()) * problem.value_heads;
+}
+
 // What the kernels of a chunked form hand on through memory, as fragments: 32 lanes side by side,
 // 16 bytes each, so that every access of a warp is 512 bytes in a row.
-struct Chain {
+struct Handover {
   Left* S;      // [chunk][head][value / 16][key / 16][lane]    Sᵀ before the chunk
   Left* value;  // [chunk][head][value / 16][token / 16][lane]  V̂ᵀ
 
@@ -26,7 +30,7 @@ struct Chain {
   static std::int64_t bytes(std::int64_t chunks_and_heads) {
     return chunks_and_heads * (state_size + value_size) * static_cast<std::int64_t>(sizeof(Left));
   }
-  static Chain at(void* workspace, std::int64_t chunks_and_heads) {
+  static Handover at(void* workspace, std::int64_t chunks_and_heads) {
     auto* S = static_cast<Left*>(workspace);
     return {S, S + chunks_and_heads * state_size};
   }
@@ -39,7 +43,7 @@ struct ChunkOutput {
 
   struct Arguments {
     Tensors tensors;
-    Chain chain;
+    Handover chain;
     int query_heads, value_heads;
   };
 
@@ -117,8 +121,9 @@ struct ChunkOutput {
     load<threads>(s.Q, x.q + at.query(), at.query_stride(), at.length);
     load<threads>(s.K, x.k + at.query(), at.query_stride(), at.length);
     commit_copies();
-    const Left* states = arguments.chain.S + blockIdx.x * Chain::state_size + warp * 2 * 8 * 32;
-    const Left* values = arguments.chain.value + blockIdx.x * Chain::value_size + warp * 2 * 4 * 32;
+    const Left* states = arguments.chain.S + blockIdx.x * Handover::state_size + warp * 2 * 8 * 32;
+    const Left* values =
+        arguments.chain.value + blockIdx.x * Handover::value_size + warp * 2 * 4 * 32;
     Left S[2][8];  // [block of 16][key / 16]
 #pragma unroll
     for (int m = 0; m < 2; ++m) {

@@ -14,6 +14,9 @@
 //   ─ everybody has written them ─► Q S, P V̂, O goes out; S' ─*─► S over the old one
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/scores.cuh"

@@ -10,7 +10,7 @@ namespace gdn {
 
 struct Place {
   int token;   // first token of the chunk
-  int length;  // tokens of the chunk, 1 … 64
+  int length;  // tokens of the chunk; in a chain, of the sequence from here on
   int head;    // value head
   int query_head;
   int query_heads, value_heads;

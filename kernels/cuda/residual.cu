@@ -9,12 +9,12 @@
 // As in rung 1 a warp keeps 16 rows of Sᵀ and warps meet once a chunk, where the ring of inputs
 // turns.
 //
-// Bytes a chunk and head of residual_state: A 8 KiB, V 16, V̂ 16, S 32, K 16 once a query head; 144
+// Bytes a chunk and head of residual_state: A 8 KiB, V 16, V̂ 16, S 32, K 16 once a query head; 148
 // µs at 4.3 TB/s for 8192 tokens and 16/64 heads. Measured on an H200
 // (reports/h200/ladder.json): 1.5 µs a chunk where a CTA has the memory to itself, against 1.3 for
 // rung 1's state kernel, whose chain lacks the product by A. On chain_equal and long_low_gva rung
 // 1's `wu` costs no more than that, and rung 2 is no gain; with many heads it is, on wide_gva_state
-// by the 123 µs of `wu`. There the kernel waits for memory (624 MB in 254 to 281 µs), and three
+// by the 123 µs of `wu`. There the kernel waits for memory (638 MB in 254 to 281 µs), and three
 // stages are better than two by a tenth.
 //
 // Tried and lost: copies issued before K S (15 to 30 % slower); K S in two halves, so that the
@@ -38,7 +38,7 @@ struct ResidualState {
 
   struct Arguments {
     Tensors tensors;
-    Chain chain;
+    Handover chain;
     int query_heads, value_heads;
   };
   struct Shared {  // 67,584 bytes with two stages, 101,376 with three
@@ -81,8 +81,10 @@ struct ResidualState {
     const std::int64_t block =
         x.first_chunk[chain.sequence] * std::int64_t{arguments.value_heads} + chain.at.head;
     const int half = chain.first_value / width;
-    Left* state = arguments.chain.S + block * Chain::state_size + half * Chain::state_size / 2;
-    Left* value = arguments.chain.value + block * Chain::value_size + half * Chain::value_size / 2;
+    Left* state =
+        arguments.chain.S + block * Handover::state_size + half * Handover::state_size / 2;
+    Left* value =
+        arguments.chain.value + block * Handover::value_size + half * Handover::value_size / 2;
 
     TokenGates gates;
     gates.read(x, chain.at);
@@ -107,8 +109,8 @@ struct ResidualState {
       stage = stage + 1 == stages ? 0 : stage + 1;
       gates.write(shared.input[stage].gates);
       gates.read(x, at.after(2));
-      state += arguments.value_heads * Chain::state_size;
-      value += arguments.value_heads * Chain::value_size;
+      state += arguments.value_heads * Handover::state_size;
+      value += arguments.value_heads * Handover::value_size;
     }
     for_each_element(share, S, chain.first_value,
                      [&](float& s, int i) { x.final_state[chain.corner() + i] = s; });
@@ -119,21 +121,17 @@ static_assert(sizeof(ResidualState<2>::Shared) == 67584);
 
 namespace {
 
-std::int64_t chunks_and_heads(const Problem& problem) {
-  return static_cast<std::int64_t>(problem.chunks().size()) * problem.value_heads;
-}
-
 template <int stages>
 Instance instance() {
   return {.knobs = {{"stages", std::to_string(stages)}},
           .stages = {stage_of<ResidualState<stages>>(), stage_of<ChunkOutput>()},
           .workspace_bytes =
               [](const Problem& problem) {
-                return static_cast<std::size_t>(Chain::bytes(chunks_and_heads(problem)));
+                return static_cast<std::size_t>(Handover::bytes(chunks_and_heads(problem)));
               },
           .setup = [](const Problem& problem, const Tensors& tensors, void* workspace) -> Launch {
             const std::int64_t blocks = chunks_and_heads(problem);
-            const Chain chain = Chain::at(workspace, blocks);
+            const Handover chain = Handover::at(workspace, blocks);
             const int query_heads = problem.query_heads, value_heads = problem.value_heads;
             const Launch state =
                 launcher<ResidualState<stages>>(std::int64_t{2} * problem.sequences() * value_heads,

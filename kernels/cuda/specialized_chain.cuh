@@ -1,13 +1,14 @@
 // The residual form on Hopper with a warpgroup for each thing that is owned, for rungs 6 and 7.
 //
+// clang-format off
 //   role    registers  owns and computes
-//   Load       40      the ring of inputs: Q, K, V, A by the copy engine, gates by itself; the
-//   short
-//                      chunk at the end of a sequence by plain copies, as the engine would read on
-//   State     200      S, in accumulators          S' = γ_C S + Kᵀ diag(exp(g_C − g)) V̂
-//   Value     136      R and V̂, in V's place       R = V − Γ K S;  V̂ = A B R;  faded V̂
-//   Output    136      P; O, in V's place          P = tril(QKᵀ ∘ exp(g_i − g_j))
-//                                                  O = scale (Γ Q S + P V̂)
+//   Load       40      the ring of inputs: Q, K, V, A by the copy engine, gates by itself; the short
+//                      chunk at a sequence's end by plain copies, as the engine would read on
+//   State     200      S, in accumulators         S' = γ_C S + Kᵀ diag(exp(g_C − g)) V̂
+//   Value     136      R and V̂, in V's place      R = V − Γ K S;  V̂ = A B R;  faded V̂
+//   Output    136      P; O, in V's place         P = tril(QKᵀ ∘ exp(g_i − g_j))
+//                                                 O = scale (Γ Q S + P V̂)
+// clang-format on
 //
 // A CTA takes `width` values of a head and is serial over its chunks. All operands are in shared
 // memory, S rounded to bf16.
@@ -22,8 +23,10 @@
 //   State, Output ─ free ─► Load              the inputs may be overwritten
 // The rest follows: State reads faded V̂ before it publishes the S that Value needs for the next
 // one, and Value is done with the inputs before Output is. tests/protocol_test.cpp goes through all
-// interleavings of this order, and shows that each of these is needed.
+// interleavings of this order, and takes each of these away.
 #pragma once
+
+#include <utility>
 
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -51,7 +54,9 @@ struct SpecializedChain {
   static constexpr int threads = 512;
   static constexpr int blocks_per_processor = 1;
 
-  static constexpr int columns = width < panel_columns ? panel_columns : width;  // of tiles
+  // Of V's, S's and faded V̂'s tiles, which are whole panels: with 32 values half of a panel is
+  // idle, and the copy engine brings twice as much of V as is used.
+  static constexpr int columns = width < panel_columns ? panel_columns : width;
 
   enum Role { Load, State, Value, Output };  // by warpgroup
   // Numbered barriers, by what has happened when they open.
@@ -77,8 +82,8 @@ struct SpecializedChain {
     Tile<chunk_tokens, columns> V;       // 16,384 or 8,192  V → B R → V̂ → O  [token][value]
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
-  struct Shared {  // 175,104 bytes with 128 values; else 134,144 with two stages, 184,320 with
-                   // three
+  // 175,104 bytes with 128 values; with fewer 134,144 with two stages, 184,320 with three.
+  struct Shared {
     Input input[stages];
     Tile<head_dim, columns> S;           // 32,768 or 16,384  [key][value]
     Tile<chunk_tokens, columns> faded;   // 16,384 or 8,192  [token][value]
@@ -364,7 +369,7 @@ struct SpecializedChain {
       }
       publish_to_async();
       jitter();
-      sync<256>(ValueReady + odd);  // P is there as well: a warp reads its own rows of it alone
+      sync<256>(ValueReady + odd);  // P is there as well
       products_begin();
 #pragma unroll
       for (int k = 0; k < chunk_tokens; k += 16) {

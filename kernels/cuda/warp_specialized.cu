@@ -10,10 +10,12 @@
 //
 // Predicted: products of the chain K S, A R and Kᵀ V̂, 20 of 64 × 128 × 16 at 68 cycles, 1360
 // cycles, and between them R, V̂ and S to shared memory, ~300 each with the fence and the
-// barrier: 1.2 µs. Measured on an H200 (reports/h200/ladder.json): 3.0 µs a chunk with 128
-// values, 1.9 with 64, 1.5 with 32. Elementwise work is what the prediction lacks: with a quarter
-// of the values the products take half the time, and the chunk takes half the time as well. β in A
-// costs 1 to 4 %.
+// barrier: 1.2 µs.
+//
+// Measured on an H200 (reports/h200/ladder.json, knobs.md): 2.9 to 3.3 µs a chunk with 128 values,
+// 1.8 to 2.2 with 64, 1.4 to 1.7 with 32, more than twice the prediction. What it lacks is
+// presumably that nothing of the chain overlaps: each step waits for the one before, for its
+// products' latency, for a fence and for a barrier. β in A costs 2 to 4 %, over all widths.
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/specialized_chain.cuh"
 

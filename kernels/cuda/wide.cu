@@ -1,14 +1,15 @@
 // Rungs 4 and 5: a CTA has all 128 values of a head, so that each input is read once a chunk and P
 // is made once (fused_chain.cuh), and fragments are spread over 8, 16 or 32 warps.
 //
-// The plan of shared memory with one stage, 89 KiB, and what a buffer holds in the course of a
-// chunk:
-//   Q      16 KiB   Q                          until everybody has made P and Q S
-//   K      16       K                          to the end: P, K S, Kᵀ V̂
-//   V      16       V → B (V − Γ K S) → V̂       the values of a warp's own rows and columns, in
-//   place A       8       A → P                      after everybody has made V̂ gates   1       g,
-//   β, γ, exp(g_C − g) state  32       Sᵀ rounded to bf16, as fragments; with 512 and 1024 threads
-//   only
+// clang-format off
+// The plan of shared memory with one stage, 89 KiB, and what a buffer holds in the course of a chunk:
+//   Q      16 KiB  Q                     until everybody has made P and Q S
+//   K      16      K                     to the end: P, K S, Kᵀ V̂
+//   V      16      V → B (V − Γ K S) → V̂  a warp's own rows and columns, in place
+//   A       8      A → P                 after everybody has made V̂
+//   gates   1      g, β, γ, exp(g_C − g)
+//   state  32      Sᵀ in bf16, as fragments; with 512 and 1024 threads only
+// clang-format on
 // With two stages all but the state is there twice, and the next chunk comes during this one.
 // 256 threads have a warp for 16 values: S, R and V̂ stay in registers and no state is in shared
 // memory. With 512 (1024) two (four) warps share 16 values, each a half (quarter) of the keys of S
@@ -18,10 +19,10 @@
 // wavefronts of fragments a chunk, 5800 with copies and gates (ncu on chain_equal), of 8200 cycles.
 // 512 and 1024 threads read the same and their exchanged fragments on top, and meet four times
 // more: 5.7 and 7.3 µs a chunk against 4.4 (two stages; one stage for 1024) on chain_equal. So here
-// 256 beats 512 beats 1024 (reports/h200/ladder.json), other than in a kernel that keeps its state
-// in shared memory. A second stage gains 0.6 µs a chunk: what loading takes when nothing hides it.
-// Against rung 3: half as many multiprocessors have work, each with the fragments of twice the
-// values; on a device of 132 that loses everywhere, though the bytes read are fewer.
+// 256 beats 512 beats 1024 (reports/h200/ladder.json). A second stage gains 0.6 µs a chunk: what
+// loading takes when nothing hides it. Against rung 3: half as many multiprocessors have work, each
+// with the fragments of twice the values; on a device of 132 that loses everywhere, though the
+// bytes read are fewer.
 //
 // Tried and lost: 128 threads, 32 values a warp, which would halve the fragments; it needs more
 // registers than there are, also with Q S rounded anew and one block of outputs after the other.

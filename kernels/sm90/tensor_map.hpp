@@ -10,6 +10,7 @@ namespace gdn::sm90 {
 // Of a tensor [tokens][heads][columns] of bf16: boxes of `rows` tokens and 64 columns of one head,
 // with the 128-byte swizzle; what lies outside of the tensor comes as 0.
 // Throws std::runtime_error where the driver refuses or is too old.
-CUtensorMap tensor_map(const void* tensor, std::int64_t tokens, int heads, int columns, int rows);
+[[nodiscard]] CUtensorMap tensor_map(const void* tensor, std::int64_t tokens, int heads,
+                                     int columns, int rows);
 
 }  // namespace gdn::sm90

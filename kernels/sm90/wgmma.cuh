@@ -27,7 +27,8 @@ __device__ void products_wait() {
 // How an operand in shared memory is stored.
 enum class Major { k = 0, mn = 1 };
 
-// d: [n / 8] Sums of this warp's 16 rows. `accumulate` false: what was in d is dropped.
+// d: [n / 8] Sums of this warp's 16 rows. `accumulate` false: what was in d is dropped,
+// and need not have been anything.
 
 template <Major a_major, Major b_major>
 __device__ void multiply(Sum (&d)[4], std::uint64_t a, std::uint64_t b, bool accumulate) {

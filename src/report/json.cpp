@@ -164,6 +164,8 @@ std::string_view name_of(Status status) {
   return "";
 }
 
+std::string rung_of(const Row& row) { return row.variant.substr(0, row.variant.find(':')); }
+
 std::string row_key(const Row& row) {
   return fmt::format("{}/{}/{}/{}", row.case_name, row.variant, name_of(row.scope),
                      name_of(row.timing));

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "src/error.hpp"
 #include "src/report/render.hpp"
 #include "src/statistics.hpp"
 
@@ -22,7 +23,6 @@ std::vector<std::string> distinct(const Rows& rows, Get get) {
 }
 
 std::string case_of(const Row& row) { return row.case_name; }
-std::string rung_of(const Row& row) { return row.variant.substr(0, row.variant.find(':')); }
 
 std::string value_of(const Row& row, const std::string& knob) {
   const auto found = std::ranges::find(row.knobs, knob, &Knob::name);
@@ -142,6 +142,9 @@ std::string settings_table(const Report& report, const std::vector<Report>& besi
   std::vector<std::string> settings;
   const auto add = [&](const Report& of) {
     settings.push_back(setting_of(of));
+    if (rows_of.contains(settings.back()))
+      throw UserError(fmt::format("--beside: two of the files have {}; give each setting once",
+                                  settings.back()));
     rows_of[settings.back()] = timed(of, scope, Timing::lab);
   };
   add(report);
@@ -179,7 +182,11 @@ std::string knobs(const Report& report, const std::vector<Report>& beside, Scope
     std::ranges::copy_if(rows, std::back_inserter(own),
                          [&](const Row* row) { return rung_of(*row) == rung; });
     if (!before.empty()) text += step_table(before, own, cases);
-    for (const Knob& knob : own.front()->knobs) text += knob_table(own, knob.name, cases);
+    std::vector<std::string> names;
+    for (const Row* row : own)
+      for (const Knob& knob : row->knobs)
+        if (std::ranges::find(names, knob.name) == names.end()) names.push_back(knob.name);
+    for (const std::string& name : names) text += knob_table(own, name, cases);
     before = std::move(own);
   }
   return text + settings_table(report, beside, scope, cases);

@@ -87,9 +87,6 @@ Tone tone_of(Status status) {
   }
 }
 
-// The rung that an id belongs to: what stands before its knobs.
-std::string rung_of(const Row& row) { return row.variant.substr(0, row.variant.find(':')); }
-
 // Of each row, the fastest of the rung before it among the rows: the nearest earlier variant that
 // was timed. 0 where there is none.
 std::vector<double> best_of_rung_before(const Rows& rows) {
