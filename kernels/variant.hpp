@@ -129,7 +129,7 @@ struct Variant {
   std::vector<Instance> instances;
 };
 
-// The id that --variant takes: "wide:threads=512", or "wide" where there are no knobs.
+// The id that --variant takes: "wide:stages=1:threads=512", or "wide" where there are no knobs.
 std::string variant_id(const Variant& variant, const Instance& instance);
 
 // The rungs of this build, in ladder order, CPU variants first.

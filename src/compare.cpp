@@ -107,7 +107,8 @@ void refuse(const std::vector<std::string>& differences) {
 }
 
 bool identical(const Row& base, const Row& head) {
-  return base.samples_s == head.samples_s && base.time_s->median == head.time_s->median;
+  return base.samples_s == head.samples_s && base.time_s->median == head.time_s->median &&
+         base.round_medians_s == head.round_medians_s;
 }
 
 // Where both rows have enough rounds for an interval, the medians of those are compared: the
@@ -210,6 +211,10 @@ Exit worse(Exit a, Exit b) {
 }
 
 }  // namespace
+
+std::vector<std::string> differences(const Report& base, const Report& head) {
+  return differences(base, head, match(base, head));
+}
 
 Comparison compare(const Report& base, const Report& head, const CompareOptions& options) {
   if (!(options.threshold_percent >= 0 && options.threshold_percent <= 1000)) {

@@ -61,6 +61,10 @@ struct Comparison {
 // Throws UserError (exit 4) when the two may not be compared.
 Comparison compare(const Report& base, const Report& head, const CompareOptions& options);
 
+// What makes the times of two reports incomparable (device, driver, inputs, timer, flush), each in
+// one sentence; none where they may be compared.
+std::vector<std::string> differences(const Report& base, const Report& head);
+
 // What the row alone makes of the exit code. An inconclusive row whose whole interval lies below 1
 // is a gain of uncertain size, and gains never fail.
 Exit exit_of(const ComparedRow& row);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 #include "src/commands.hpp"
@@ -18,8 +19,11 @@ constexpr std::string_view begin_mark = "<!-- ladder -->";
 constexpr std::size_t largest_document_bytes = std::size_t{64} << 20;
 constexpr std::string_view end_mark = "<!-- /ladder -->";
 
-// Replaces what stands between the marks of a document.
-void put_ladder(const std::string& path, const std::string& table) {
+// A document with the table between its marks.
+std::string with_ladder(const std::string& path, const std::string& table) {
+  if (!std::filesystem::is_regular_file(path))
+    throw UserError(fmt::format("--ladder {}: give the file that has the marks {} and {}", path,
+                                begin_mark, end_mark));
   std::string text = read_text(path, largest_document_bytes, "the document that has its marks");
   const std::size_t begin = text.find(begin_mark);
   const std::size_t end = text.find(end_mark);
@@ -27,8 +31,7 @@ void put_ladder(const std::string& path, const std::string& table) {
     throw UserError(fmt::format("{}: there is no place for the ladder: put {} and {} there", path,
                                 begin_mark, end_mark));
   const std::size_t from = begin + begin_mark.size();
-  text.replace(from, end - from, "\n" + table);
-  write_file(path, text);
+  return text.replace(from, end - from, "\n" + table);
 }
 
 // What was made of the rows of a scope and timing; an error where there are none.
@@ -37,6 +40,18 @@ std::string found(std::string text, const ReportCommand& command) {
     throw UserError(fmt::format("{}: there is no timed row of the {} scope in {} timing",
                                 command.file, name_of(command.scope), name_of(command.timing)));
   return text;
+}
+
+// The reports beside the one, which may be compared with it.
+std::vector<Report> beside(const ReportCommand& command, const Report& report) {
+  std::vector<Report> all;
+  for (const std::string& path : command.beside) {
+    all.push_back(read_report(path));
+    if (const auto found = differences(report, all.back()); !found.empty())
+      throw UserError(fmt::format("--beside {}: it may not be compared with {} (BASE): {}", path,
+                                  command.file, found.front()));
+  }
+  return all;
 }
 
 }  // namespace
@@ -48,17 +63,20 @@ int report(const ReportCommand& command) {
                            {"--markdown", command.markdown},
                            {"--ladder", command.ladder},
                            {"--knobs", command.knobs}});
+  if (command.knobs.empty() && !command.beside.empty())
+    throw UserError("--beside is for the page that --knobs writes; give that, too");
   const Report report = read_report(command.file);
+  // All is made before anything is written.
+  std::string document, page;
+  if (!command.ladder.empty())
+    document =
+        with_ladder(command.ladder, found(ladder(report, command.scope, command.timing), command));
+  if (!command.knobs.empty())
+    page = found(knobs(report, beside(command, report), command.scope, command.timing), command);
   deliver(command.csv, csv(report));
   deliver(command.markdown, markdown(report));
-  if (!command.ladder.empty()) {
-    put_ladder(command.ladder, found(ladder(report, command.scope, command.timing), command));
-  }
-  if (!command.knobs.empty()) {
-    std::vector<Report> beside;
-    for (const std::string& path : command.beside) beside.push_back(read_report(path));
-    deliver(command.knobs, found(knobs(report, beside, command.scope, command.timing), command));
-  }
+  if (!command.ladder.empty()) write_file(command.ladder, document);
+  deliver(command.knobs, page);
   const bool asked = !command.csv.empty() || !command.markdown.empty() || !command.ladder.empty() ||
                      !command.knobs.empty();
   if (!asked) print(stdout, console(report, in_colour(stdout)));

@@ -289,6 +289,9 @@ int run(const RunOptions& given) {
     say_when_interrupted(fmt::format("\ngdnbench: stopped; go on with: gdnbench run --resume {}\n",
                                      shell_quoted(kept)));
 
+  if (!journal && options.rounds > 1)
+    print(stderr, "gdnbench: without --json FILE, rounds that are stopped leave nothing\n");
+
   // Tables go to standard output unless a file format was asked for there.
   const std::vector<std::string> outputs = outputs_of(options);
   if (journal || !std::ranges::all_of(outputs, is_standard_output)) outlive_readers();
@@ -296,7 +299,15 @@ int run(const RunOptions& given) {
   measure_rows(bench, plan, options.rounds, report, journal, tables);
 
   if (journal) journal->finish();
-  deliver(options.json, json(report));
+  try {
+    deliver(options.json, json(report));
+  } catch (const UserError& e) {
+    if (!journal) throw;
+    throw UserError(
+        fmt::format("{}\nthe results are whole in {}; once there is room, this writes them: "
+                    "gdnbench run --resume {}",
+                    e.what(), kept, shell_quoted(kept)));
+  }
   deliver(options.csv, csv(report));
   deliver(options.markdown, markdown(report));
   if (options.lab_score) print(tables, lab_summary(report));

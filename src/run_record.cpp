@@ -21,6 +21,22 @@ std::string hash_of_file(const std::string& path) {
   return fmt::format("inputs {:016x}", hash_bytes(file.bytes().data(), file.bytes().size()));
 }
 
+// What the command line would have refused.
+void require_sound(const RunOptions& options, const std::string& journal) {
+  const auto require = [&](bool sound, const char* what) {
+    if (!sound)
+      throw UserError(
+          fmt::format("--resume {}: {} cannot have been asked for; start anew", journal, what));
+  };
+  const WorkerOptions& worker = options.worker;
+  require(options.rounds >= 1 && options.rounds <= 100, "its number of rounds");
+  require(worker.backend.batch >= 1 && worker.backend.batch <= 1000, "its batch");
+  require(worker.sampling.min_samples >= 1 && worker.sampling.min_samples <= 100'000,
+          "its number of samples");
+  require(worker.sampling.timeout_s > 0 && worker.deadline_s >= 0.1, "its time limits");
+  require(!options.scopes.empty() && !options.timings.empty(), "a run of no scope or timing");
+}
+
 }  // namespace
 
 Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
@@ -80,7 +96,7 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     record.at("batch").get_to(worker.backend.batch);
     record.at("inputs").get_to(worker.inputs_file);
     record.at("dump").get_to(worker.dump_folder);
-    record.at("rounds").get_to(options.rounds);
+    options.rounds = record.value("rounds", 1);  // else of another build, as will be said
     record.at("lab_score").get_to(options.lab_score);
     record.at("min_samples").get_to(worker.sampling.min_samples);
     record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);
@@ -91,6 +107,7 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
         fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
                     given.resume, e.what()));
   }
+  require_sound(options, given.resume);
   return options;
 }
 

@@ -320,6 +320,14 @@ TEST(Compare, RoundsShowARegressionBeyondTheirScatter) {
   EXPECT_EQ(compare_rows(row_of_rounds(scattered), row_of_rounds(slower)).verdict, Verdict::slower);
 }
 
+TEST(Compare, TheSameSamplesOfOtherRoundsAreNotIdentical) {
+  const Row base = row_of_rounds(scattered);
+  Row head = base;
+  for (double& median : head.round_medians_s) median *= 1.5;
+  EXPECT_EQ(compare_rows(base, base).reason, "identical samples");
+  EXPECT_EQ(compare_rows(base, head).verdict, Verdict::slower);
+}
+
 TEST(Compare, ManyRowsTakeMoreRounds) {
   std::vector<Row> base, head;
   for (int i = 0; i < 10; ++i) {

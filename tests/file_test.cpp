@@ -161,6 +161,41 @@ TEST(Outputs, OverwriteNeitherInputsNorEachOther) {
   EXPECT_EQ(json::parse(run_shell(folder, "$RUN --json /dev/stdout").out)["results"].size(), 1u);
 }
 
+// A report makes everything before it writes anything, and reads no document from a pipe.
+TEST(Files, AReportThatIsRefusedLeavesNothing) {
+  Folder folder;
+  ASSERT_EQ(run_shell(folder, "$RUN --timing hot --json r.json").exit_code, 0);
+  for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
+           {"$T report r.json --csv x --markdown y --knobs z --timing hot --beside none", "none"},
+           {"$T report r.json --csv x --markdown y --knobs z --timing graph", "no timed row"},
+           {"$T report r.json --csv x --beside r.json", "give that, too"},
+           {"$T report r.json --csv x --knobs z --timing hot --beside copy", "two of the files"},
+           {"mkfifo p; $T report r.json --ladder p --timing hot", "--ladder p: give the file"}}) {
+    write_text(folder / "copy", read_file(folder / "r.json"));
+    expect_refused(run_shell(folder, line), message);
+    for (const char* name : {"x", "y", "z"}) EXPECT_FALSE(fs::exists(folder / name)) << line;
+  }
+}
+
+// A journal that asks for what the command line would refuse, or that another build wrote.
+TEST(Files, AJournalIsHeldToTheSameLimits) {
+  Folder folder;
+  ASSERT_EQ(run_shell(folder, "$RUN --timing hot --json r.json").exit_code, 0);
+  const std::string journal = read_file(folder / "r.json.jsonl");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = journal;
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write_text(folder / "j.jsonl", text.replace(at, from.size(), to));
+    return run_shell(folder, "$T run --resume j.jsonl --json j.json");
+  };
+  expect_refused(with("\"rounds\":1,", "\"rounds\":0,"), "its number of rounds");
+  expect_refused(with("\"rounds\":1,", "\"rounds\":101,"), "its number of rounds");
+  expect_refused(with("\"batch\":1,", "\"batch\":0,"), "its batch");
+  expect_refused(with("\"timing\":[\"hot\"]", "\"timing\":[]"), "no scope or timing");
+  expect_refused(with("\"rounds\":1,", ""), "belongs to another run");
+}
+
 // Waits for the first rows; nothing within 30 s is a failure.
 void wait_for_line(const std::string& path) {
   for (int i = 0; i < 3000 && !has(read_file(path), "\n"); ++i)

@@ -731,5 +731,44 @@ TEST(Knobs, SettingsOfTheTimerAreInLabTiming) {
       << page;
 }
 
+// A file beside another must differ from it, in a setting and in lab timing; else every ratio is 1.
+TEST(Knobs, RefusesTheSameSettingTwiceAndRowsThatDoNotMeet) {
+  Report report = knob_report();
+  EXPECT_THROW(knobs(report, {report}, Scope::core, Timing::graph), UserError);
+  Report other = report;
+  other.options["schedule"] = "blocking";  // but no row of it is in lab timing
+  EXPECT_THROW(knobs(report, {other}, Scope::core, Timing::graph), UserError);
+}
+
+TEST(Knobs, AKnobOfSomeInstancesHasATableToo) {
+  Report report = knob_report();
+  for (const double median : {5e-6, 10e-6}) {
+    Row row = report.rows.back();
+    row.case_name = "one";
+    row.knobs = {{"width", "64"}, {"stages", median < 6e-6 ? "2" : "3"}};
+    row.variant = "split:width=64:stages=" + row.knobs[1].value;
+    row.time_s->median = median;
+    report.rows.push_back(row);
+  }
+  EXPECT_TRUE(contains(knobs(report, {}, Scope::core, Timing::graph), "## `split`: stages"));
+}
+
+// What is no text in a fingerprint is not there; what is one cannot break a table.
+TEST(Ladder, AndKnobsTakeAnyFingerprint) {
+  for (const auto& device :
+       {nlohmann::json("H200"), nlohmann::json(), nlohmann::json(1), nlohmann::json{{"name", 3}}}) {
+    Report report = knob_report();
+    report.fingerprint["device"] = device;
+    report.fingerprint["revision"] = 7;
+    EXPECT_TRUE(contains(ladder(report, Scope::core, Timing::graph), "unknown device"));
+    EXPECT_TRUE(contains(knobs(report, {}, Scope::core, Timing::graph), "unknown device"));
+  }
+  Report report = knob_report();
+  report.rows[0].case_name = "a\nb";
+  EXPECT_FALSE(contains(ladder(report, Scope::core, Timing::graph), "a\nb"));
+}
+
+TEST(Console, ATimeBelowTheNormalNumbers) { EXPECT_EQ(format_time(5e-324), "0.000000000000 ns"); }
+
 }  // namespace
 }  // namespace gdn

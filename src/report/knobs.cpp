@@ -3,16 +3,17 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "src/error.hpp"
 #include "src/report/render.hpp"
+#include "src/report/text.hpp"
 #include "src/statistics.hpp"
 
 namespace gdn {
 namespace {
 
 using Rows = std::vector<const Row*>;
+using RowsOfCase = std::map<std::string, Rows>;
 
 template <class Get>
 std::vector<std::string> distinct(const Rows& rows, Get get) {
@@ -45,6 +46,12 @@ bool contains_all(const std::vector<Knob>& knobs, const std::vector<Knob>& some)
       some, [&](const Knob& knob) { return std::ranges::find(knobs, knob) != knobs.end(); });
 }
 
+RowsOfCase by_case(const Rows& rows) {
+  RowsOfCase all;
+  for (const Row* row : rows) all[row->case_name].push_back(row);
+  return all;
+}
+
 Rows timed(const Report& report, Scope scope, Timing timing) {
   Rows rows;
   for (const Row& row : report.rows)
@@ -63,11 +70,11 @@ template <class Ratios>
 std::string table(const std::string& corner, const std::vector<std::string>& lines,
                   const std::vector<std::string>& cases, Ratios ratios) {
   std::string text = fmt::format("| {} |", corner);
-  for (const std::string& name : cases) text += fmt::format(" {} |", name);
+  for (const std::string& name : cases) text += fmt::format(" {} |", printable(name));
   text += " all |\n|---|";
   for (std::size_t i = 0; i <= cases.size(); ++i) text += "---:|";
   for (const std::string& line : lines) {
-    text += fmt::format("\n| {} |", line);
+    text += fmt::format("\n| {} |", printable(line));
     std::vector<double> all;
     for (const std::string& name : cases) {
       const std::vector<double> some = ratios(line, name);
@@ -84,12 +91,12 @@ std::string knob_table(const Rows& rows, const std::string& knob,
                        const std::vector<std::string>& cases) {
   const auto values = distinct(rows, [&](const Row& row) { return value_of(row, knob); });
   if (values.size() < 2) return "";
+  RowsOfCase of = by_case(rows);
   const auto ratios = [&](const std::string& value, const std::string& name) {
     std::vector<double> all;
-    for (const Row* row : rows)
-      for (const Row* first : rows)
-        if (row->case_name == name && first->case_name == name && value_of(*row, knob) == value &&
-            value_of(*first, knob) == values.front() &&
+    for (const Row* row : of[name])
+      for (const Row* first : of[name])
+        if (value_of(*row, knob) == value && value_of(*first, knob) == values.front() &&
             without(row->knobs, knob) == without(first->knobs, knob))
           all.push_back(row->time_s->median / first->time_s->median);
     return all;
@@ -98,11 +105,10 @@ std::string knob_table(const Rows& rows, const std::string& knob,
          table(knob, values, cases, ratios);
 }
 
-double fastest(const Rows& rows, const std::string& name, const std::vector<Knob>& with = {}) {
+double fastest(const Rows& rows, const std::vector<Knob>& with) {
   double best = 0;
   for (const Row* row : rows)
-    if (row->case_name == name && contains_all(row->knobs, with) &&
-        (best == 0 || row->time_s->median < best))
+    if (contains_all(row->knobs, with) && (best == 0 || row->time_s->median < best))
       best = row->time_s->median;
   return best;
 }
@@ -120,9 +126,10 @@ std::string step_table(const Rows& before, const Rows& rows,
     });
     if (shared && knobs_of.emplace(line, row->knobs).second) lines.push_back(line);
   }
+  RowsOfCase of = by_case(rows), of_before = by_case(before);
   const auto ratios = [&](const std::string& line, const std::string& name) {
-    const double now = fastest(rows, name, knobs_of.at(line));
-    const double then = fastest(before, name, knobs_of.at(line));
+    const double now = fastest(of[name], knobs_of.at(line));
+    const double then = fastest(of_before[name], knobs_of.at(line));
     return now > 0 && then > 0 ? std::vector{now / then} : std::vector<double>{};
   };
   return fmt::format("## `{}` over `{}`\n\n", rung_of(*rows.front()), rung_of(*before.front())) +
@@ -130,35 +137,45 @@ std::string step_table(const Rows& before, const Rows& rows,
 }
 
 std::string setting_of(const Report& report) {
-  return fmt::format("schedule {}, batch {}", report.options.value("schedule", "auto"),
-                     report.options.value("batch", 1));
+  const auto batch = report.options.find("batch");
+  return fmt::format(
+      "schedule {}, batch {}", text_at(report.options, "schedule", "auto"),
+      batch != report.options.end() && batch->is_number_integer() ? batch->get<std::int64_t>() : 1);
 }
 
 // Files that differ in how the host waits, against the first.
 std::string settings_table(const Report& report, const std::vector<Report>& beside, Scope scope,
                            const std::vector<std::string>& cases) {
   if (beside.empty()) return "";
-  std::map<std::string, Rows> rows_of;
+  std::map<std::string, RowsOfCase> rows_of;
   std::vector<std::string> settings;
   const auto add = [&](const Report& of) {
     settings.push_back(setting_of(of));
     if (rows_of.contains(settings.back()))
       throw UserError(fmt::format("--beside: two of the files have {}; give each setting once",
                                   settings.back()));
-    rows_of[settings.back()] = timed(of, scope, Timing::lab);
+    rows_of[settings.back()] = by_case(timed(of, scope, Timing::lab));
   };
   add(report);
   for (const Report& other : beside) add(other);
-  const Rows& first = rows_of[settings.front()];
+  RowsOfCase& first = rows_of[settings.front()];
+  bool any = false;
   const auto ratios = [&](const std::string& setting, const std::string& name) {
     std::vector<double> all;
-    for (const Row* row : rows_of[setting])
-      for (const Row* base : first)
-        if (row->case_name == name && base->case_name == name && row->variant == base->variant)
+    for (const Row* row : rows_of[setting][name])
+      for (const Row* base : first[name])
+        if (row->variant == base->variant)
           all.push_back(row->time_s->median / base->time_s->median);
+    any |= !all.empty() && setting != settings.front();
     return all;
   };
-  return "## How the host waits: lab timing\n\n" + table("", settings, cases, ratios);
+  const std::string text =
+      "## How the host waits: lab timing\n\n" + table("", settings, cases, ratios);
+  if (!any)
+    throw UserError(fmt::format(
+        "--beside: the files have no row of the {} scope in lab timing in common with FILE",
+        name_of(scope)));
+  return text;
 }
 
 }  // namespace
@@ -168,14 +185,14 @@ std::string knobs(const Report& report, const std::vector<Report>& beside, Scope
   const Rows rows = timed(report, scope, timing);
   if (rows.empty()) return "";
   const auto cases = distinct(rows, case_of);
-  const auto device = report.fingerprint.find("device");
+  const nlohmann::json device = report.fingerprint.value("device", nlohmann::json());
   std::string text = fmt::format(
       "# What the knobs are worth\n\n{}, {} scope, {} timing, gdnbench {}.\n"
       "A figure is a time over the time that it is compared with: below 1 is faster. Several "
       "instances that differ in\nnothing else give their geometric mean. Written by "
       "`gdnbench report --knobs`.\n\n",
-      device == report.fingerprint.end() ? "unknown device" : device->value("name", "unknown"),
-      name_of(scope), name_of(timing), report.fingerprint.value("revision", "of unknown revision"));
+      text_at(device, "name", "unknown device"), name_of(scope), name_of(timing),
+      text_at(report.fingerprint, "revision", "of unknown revision"));
   Rows before;
   for (const std::string& rung : distinct(rows, rung_of)) {
     Rows own;

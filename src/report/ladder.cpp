@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/report/render.hpp"
+#include "src/report/text.hpp"
 
 namespace gdn {
 namespace {
@@ -28,7 +29,8 @@ std::string cell(const std::vector<const Row*>& rows, const std::string& case_na
 
 std::string device_name(const Report& report) {
   const auto device = report.fingerprint.find("device");
-  return device == report.fingerprint.end() ? "unknown device" : device->value("name", "unknown");
+  return device == report.fingerprint.end() ? "unknown device"
+                                            : text_at(*device, "name", "unknown device");
 }
 
 }  // namespace
@@ -43,12 +45,12 @@ std::string ladder(const Report& report, Scope scope, Timing timing) {
 
   std::string text = fmt::format("{}, {} scope, {} timing, median µs, gdnbench {}:\n\n| variant |",
                                  device_name(report), name_of(scope), name_of(timing),
-                                 report.fingerprint.value("revision", "of unknown revision"));
-  for (const std::string& name : cases) text += fmt::format(" {} |", name);
+                                 text_at(report.fingerprint, "revision", "of unknown revision"));
+  for (const std::string& name : cases) text += fmt::format(" {} |", printable(name));
   text += "\n|---|";
   for (std::size_t i = 0; i < cases.size(); ++i) text += "---:|";
   for (const std::string& variant : variants) {
-    text += fmt::format("\n| `{}` |", variant);
+    text += fmt::format("\n| `{}` |", printable(variant));
     for (const std::string& name : cases) text += fmt::format(" {} |", cell(rows, name, variant));
   }
   return text + "\n";

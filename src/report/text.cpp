@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "src/report/render.hpp"
@@ -100,11 +101,16 @@ std::string format_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "—";
   if (seconds == 0) return "0 s";
   // The unit after rounding to four digits: 999.96 µs is 1.000 ms.
-  const double rounded = std::stod(fmt::format("{:.3e}", seconds));
+  const double rounded = std::strtod(fmt::format("{:.3e}", seconds).c_str(), nullptr);
   if (rounded >= 1) return significant(seconds, 4) + " s";
   if (rounded >= 1e-3) return significant(seconds * 1e3, 4) + " ms";
   if (rounded >= 1e-6) return significant(seconds * 1e6, 4) + " µs";
   return significant(seconds * 1e9, 4) + " ns";
+}
+
+std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent) {
+  const bool there = object.is_object() && object.contains(key) && object[key].is_string();
+  return there ? printable(object[key].get_ref<const std::string&>()) : std::string(absent);
 }
 
 std::string_view meaning_of_flag(std::string_view flag) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,9 @@ std::string printable(std::string_view text);
 std::string significant(double value, int digits);
 
 std::string percent(double share);  // of 1, two significant digits: "0.42 %"
+
+// The text at a key, printable; `absent` where there is none.
+std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent);
 
 // What a flag of a row means, in a sentence; "" for one that is not known.
 std::string_view meaning_of_flag(std::string_view flag);
