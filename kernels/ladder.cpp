@@ -1,4 +1,4 @@
-// The ladder: every variant of this build, from the plainest to the fastest. One line a rung.
+// The ladder: every variant of this build, in the order in which ideas are added. One line a rung.
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/variant.hpp"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "src/error.hpp"
@@ -27,10 +28,19 @@ std::vector<SelectedVariant> select_variants(const std::vector<std::string>& glo
       if (wanted) selected.push_back({&variant, &instance});
     }
   }
-  if (!unused.empty())
+  if (!unused.empty()) {
+    const std::string& glob = *unused.begin();
+    const bool elsewhere = std::ranges::any_of(ladder(), [&](const Variant& variant) {
+      return glob == variant.name ||
+             std::ranges::any_of(variant.instances, [&](const Instance& instance) {
+               return matches_glob(glob, variant_id(variant, instance));
+             });
+    });
     throw UserError(fmt::format(
         "--variant {}: the {} backend has no such variant{}; `gdnbench list variants` shows them",
-        *unused.begin(), name_of(target), did_you_mean(*unused.begin(), known)));
+        glob, name_of(target),
+        elsewhere ? ", the other one has (--backend)" : did_you_mean(glob, known)));
+  }
   return selected;
 }
 

@@ -768,6 +768,18 @@ TEST(Ladder, AndKnobsTakeAnyFingerprint) {
   EXPECT_FALSE(contains(ladder(report, Scope::core, Timing::graph), "a\nb"));
 }
 
+TEST(Ladder, LeavesOutWhatIsSkippedEverywhere) {
+  Report report = knob_report();
+  Row row = report.rows.front();
+  row.variant = "too_wide";
+  row.status = Status::skipped;
+  row.time_s.reset();
+  report.rows.push_back(row);
+  EXPECT_FALSE(contains(ladder(report, Scope::core, Timing::graph), "too_wide"));
+  report.rows.back().status = Status::failed;
+  EXPECT_TRUE(contains(ladder(report, Scope::core, Timing::graph), "too_wide"));
+}
+
 TEST(Console, ATimeBelowTheNormalNumbers) { EXPECT_EQ(format_time(5e-324), "0.000000000000 ns"); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Rung 3: the whole core in one kernel (fused_chain.cuh). S and V̂ never leave the multiprocessor,
-// and the 80 KiB a chunk and head that rung 2 sends through memory for them are gone. Two CTAs of
+// and the 96 KiB a chunk and head that rung 2 sends through memory for them are gone. Two CTAs of
 // four warps share a head, 64 values each: Q, K and A are read twice, and P is made twice.
 //
 // Bytes a chunk and head: A 8 KiB, V 16, O 16, q and k 32 once a query head: 97 µs at 4.3 TB/s for

@@ -12,10 +12,11 @@
 // Bytes a chunk and head of residual_state: A 8 KiB, V 16, V̂ 16, S 32, K 16 once a query head; 148
 // µs at 4.3 TB/s for 8192 tokens and 16/64 heads. Measured on an H200
 // (reports/h200/ladder.json): 1.5 µs a chunk where a CTA has the memory to itself, against 1.3 for
-// rung 1's state kernel, whose chain lacks the product by A. On chain_equal and long_low_gva rung
-// 1's `wu` costs no more than that, and rung 2 is no gain; with many heads it is, on wide_gva_state
-// by the 123 µs of `wu`. There the kernel waits for memory (638 MB in 254 to 281 µs), and three
-// stages are better than two by a tenth.
+// rung 1's state kernel, whose chain lacks the product by A. On chain_equal rung 2 is a tenth
+// slower and on long_low_gva equal, as rung 1's `wu` costs less than that product does in the
+// chain; with many heads it gains, on wide_gva_state the 123 µs of `wu`. There the kernel moves 638
+// MB in 254 to 281 µs, 2.5 of 4.3 TB/s; why no more is not understood: three stages are better than
+// two by a tenth, four were not tried.
 //
 // Tried and lost: copies issued before K S (15 to 30 % slower); K S in two halves, so that the
 // first half's residual overlaps the second's product (the same); streaming stores for S (the

@@ -1,21 +1,22 @@
 // Rung 6: roles (specialized_chain.cuh) instead of warps that all do the same; wgmma, whose
 // operands come straight from shared memory; and the copy engine, which needs one thread.
 //
-// What orders a chunk is what stands there, with one barrier more than is needed: State waits until
-// the chunk's output is stored as well ("joint"). Rung 7 takes that away.
+// What orders a chunk is what stands there, but that State waits at FadedReady for Output as well,
+// until the chunk's output is stored ("joint"). Rung 7 takes that away.
 //
 // Knobs: value_width, the values of a CTA: 4, 2 or 1 CTAs a head; stages of the ring of inputs;
 // beta_in_a, whether Value multiplies A by β before it needs it, which is 64 × 64 more elements in
 // and out of shared memory and one rounding more, or R, which it has in registers.
 //
-// Predicted: products of the chain K S, A R and Kᵀ V̂, 20 of 64 × 128 × 16 at 68 cycles, 1360
-// cycles, and between them R, V̂ and S to shared memory, ~300 each with the fence and the
-// barrier: 1.2 µs.
+// Predicted for 128 values: products of the chain K S, A R and Kᵀ V̂, 20 of 64 × 128 × 16 at 68
+// cycles, 1360 cycles, and between them R, V̂ and S to shared memory, ~300 each with the fence and
+// the barrier: 1.2 µs.
 //
-// Measured on an H200 (reports/h200/ladder.json, knobs.md): 2.9 to 3.3 µs a chunk with 128 values,
-// 1.8 to 2.2 with 64, 1.4 to 1.7 with 32, more than twice the prediction. What it lacks is
-// presumably that nothing of the chain overlaps: each step waits for the one before, for its
-// products' latency, for a fence and for a barrier. β in A costs 2 to 4 %, over all widths.
+// Measured on an H200 (reports/h200/ladder.json, knobs.md), β on R: 2.9 to 3.3 µs a chunk with 128
+// values, 1.8 to 2.3 with 64, 1.4 to 1.9 with 32, and 3.0 to 3.1 where 32 values take two waves of
+// CTAs (wide_gva_state). More than twice the prediction: presumably because nothing of the chain
+// overlaps, and each step waits for the one before, for its products' latency, for a fence and for
+// a barrier. β in A costs 2 to 4 %, over all widths.
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/specialized_chain.cuh"
 

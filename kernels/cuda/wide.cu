@@ -16,13 +16,13 @@
 // and of the tokens of R, V̂ and O, and hand fragments to each other: state, R and V̂.
 //
 // What holds it: shared memory. Each group of 16 values reads all of K twice, Q, A and P: 4900
-// wavefronts of fragments a chunk, 5800 with copies and gates (ncu on chain_equal), of 8200 cycles.
-// 512 and 1024 threads read the same and their exchanged fragments on top, and meet four times
-// more: 5.7 and 7.3 µs a chunk against 4.4 (two stages; one stage for 1024) on chain_equal. So here
-// 256 beats 512 beats 1024 (reports/h200/ladder.json). A second stage gains 0.6 µs a chunk: what
-// loading takes when nothing hides it. Against rung 3: half as many multiprocessors have work, each
-// with the fragments of twice the values; on a device of 132 that loses everywhere, though the
-// bytes read are fewer.
+// wavefronts of fragments a chunk, 5800 with copies and gates (ncu on chain_equal), of 8200 cycles
+// at its clock. 512 and 1024 threads read the same and their exchanged fragments on top, and meet
+// at four barriers more a chunk: 5.7 and 7.3 µs a chunk against 4.4 (two stages; one stage for
+// 1024) on chain_equal. So here 256 beats 512 beats 1024 (reports/h200/ladder.json). A second stage
+// gains 0.6 µs a chunk there: what loading takes when nothing hides it. Against rung 3: half as
+// many multiprocessors have work, each with the fragments of twice the values; on a device of 132
+// that loses everywhere, though the bytes read are fewer.
 //
 // Tried and lost: 128 threads, 32 values a warp, which would halve the fragments; it needs more
 // registers than there are, also with Q S rounded anew and one block of outputs after the other.

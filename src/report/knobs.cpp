@@ -170,7 +170,10 @@ std::string settings_table(const Report& report, const std::vector<Report>& besi
     return all;
   };
   const std::string text =
-      "## How the host waits: lab timing\n\n" + table("", settings, cases, ratios);
+      "## How the host waits: lab timing\n\nThe first line is FILE itself; a batch is that many "
+      "launches with one "
+      "synchronisation.\n\n" +
+      table("", settings, cases, ratios);
   if (!any)
     throw UserError(fmt::format(
         "--beside: the files have no row of the {} scope in lab timing in common with FILE",
@@ -189,8 +192,10 @@ std::string knobs(const Report& report, const std::vector<Report>& beside, Scope
   std::string text = fmt::format(
       "# What the knobs are worth\n\n{}, {} scope, {} timing, gdnbench {}.\n"
       "A figure is a time over the time that it is compared with: below 1 is faster. Several "
-      "instances that differ in\nnothing else give their geometric mean. Written by "
-      "`gdnbench report --knobs`.\n\n",
+      "instances that differ in\nnothing else give their geometric mean, and so does \"all\" for "
+      "the "
+      "cases. (In `gdnbench report`, gain and step are the\ninverse.) Written by `gdnbench report "
+      "--knobs`.\n\n",
       text_at(device, "name", "unknown device"), name_of(scope), name_of(timing),
       text_at(report.fingerprint, "revision", "of unknown revision"));
   Rows before;

@@ -50,6 +50,10 @@ std::string ladder(const Report& report, Scope scope, Timing timing) {
   text += "\n|---|";
   for (std::size_t i = 0; i < cases.size(); ++i) text += "---:|";
   for (const std::string& variant : variants) {
+    const bool timed = std::ranges::any_of(rows, [&](const Row* row) {
+      return row->variant == variant && row->status != Status::skipped;
+    });
+    if (!timed) continue;  // which no device of this kind can run
     text += fmt::format("\n| `{}` |", printable(variant));
     for (const std::string& name : cases) text += fmt::format(" {} |", cell(rows, name, variant));
   }
