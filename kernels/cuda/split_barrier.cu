@@ -7,9 +7,9 @@
 // away and finds the fault.
 //
 // Measured on an H200 (reports/h200/ladder.json, knobs.md): 2.8 to 3.2 µs a chunk with 128 values,
-// 1.8 to 2.2 with 64, 1.4 to 1.8 with 32: 5 % less than with the joint barrier with 128 and 64
-// values, from 1 % more to 3 % less with 32. 32 values are best while all CTAs fit the device at
-// once (4 · sequences · value heads ≤ 132), then 64 up to 66 heads.
+// 1.8 to 2.2 with 64, 1.4 to 1.8 with 32 where all CTAs fit the device at once (4 · sequences ·
+// value heads ≤ 132), 2.9 to 3.0 where they do not (wide_gva_state): there 64 values are best. 5 %
+// less than with the joint barrier with 128 and 64 values, from 1 % more to 3 % less with 32.
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/specialized_chain.cuh"
 
