@@ -7,4 +7,13 @@ if(GIT)
     set(REVISION ${described})
   endif()
 endif()
+file(GLOB_RECURSE kernels LIST_DIRECTORIES false RELATIVE ${SOURCE} ${SOURCE}/kernels/*.cpp
+     ${SOURCE}/kernels/*.hpp ${SOURCE}/kernels/*.cu ${SOURCE}/kernels/*.cuh)
+set(hashes "")
+foreach(kernel IN LISTS kernels)
+  file(SHA256 ${SOURCE}/${kernel} hash)
+  string(APPEND hashes "${kernel} ${hash}\n")
+endforeach()
+string(SHA256 KERNELS "${hashes}")
+string(SUBSTRING ${KERNELS} 0 16 KERNELS)
 configure_file(${TEMPLATE} ${OUTPUT} @ONLY)  # writes only on a change

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <revision.hpp>
+#include <string_view>
 #include <vector>
 
 #include "kernels/prepare/hash.hpp"
@@ -33,7 +34,9 @@ nlohmann::json fingerprint(const nlohmann::json& of_backend) {
   all["version"] = version_text;
   all["revision"] = revision_text;
   all["binary_hash"] = binary_hash();
+  all["kernels"] = kernels_text;
   all["compiler"] = "g++ " __VERSION__;
+  if (std::string_view(kernel_checks_text) != "") all["kernel_checks"] = kernel_checks_text;
   all["system"] = system_name();
   return all;
 }

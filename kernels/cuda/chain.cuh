@@ -49,6 +49,7 @@ struct Spread {
   template <class Tile>
   __device__ void put(const Share& share, Tile& tile) const {
     if constexpr (Share::split > 1) {
+      __syncwarp();  // other lanes have read from here what theirs are made of
 #pragma unroll
       for (int i = 0; i < Share::token_blocks; ++i) {
         tile.fragment(share.token(i), share.value()) = own[i];
