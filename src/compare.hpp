@@ -1,34 +1,15 @@
 // BASE against HEAD: two reports, matched row by row, without a device.
 #pragma once
 
-#include <array>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/error.hpp"
 #include "src/result.hpp"
 #include "src/statistics.hpp"
+#include "src/verdict.hpp"
 
 namespace gdn {
-
-// same, faster, slower: the whole interval of HEAD/BASE lies within, below or above the threshold.
-// missing: not skipped in BASE, but skipped or absent in HEAD. added: passes, and did not in BASE.
-enum class Verdict {
-  same,
-  faster,
-  slower,
-  inconclusive,
-  incorrect,
-  failed,
-  missing,
-  added,
-  skipped
-};
-
-inline constexpr std::array verdicts = {  // worst first
-    Verdict::incorrect, Verdict::failed, Verdict::missing, Verdict::slower, Verdict::inconclusive,
-    Verdict::faster,    Verdict::same,   Verdict::added,   Verdict::skipped};
 
 struct CompareOptions {
   double threshold_percent = 2;
@@ -68,7 +49,5 @@ std::vector<std::string> differences(const Report& base, const Report& head);
 // What the row alone makes of the exit code. An inconclusive row whose whole interval lies below 1
 // is a gain of uncertain size, and gains never fail.
 Exit exit_of(const ComparedRow& row);
-
-std::string_view name_of(Verdict verdict);
 
 }  // namespace gdn

@@ -5,8 +5,8 @@
 
 namespace gdn {
 
-// version, revision, binary_hash, kernels (hash of their sources), kernel_checks (of a build that has
-// some), compiler and system; `device`, `driver`, … of the backend are merged in.
+// version, revision, binary_hash, kernels (hash of their sources), kernel_checks (of a build that
+// has some), compiler and system; `device`, `driver`, … of the backend are merged in.
 nlohmann::json fingerprint(const nlohmann::json& of_backend);
 
 }  // namespace gdn

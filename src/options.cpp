@@ -49,7 +49,11 @@ CLI::Option& add_path(CLI::App& command, const char* name, std::string& path, co
   return *command.add_option(name, path, meaning)->check(refuse_empty)->type_name(type);
 }
 
-void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
+// Where --seed is another one, that of the inputs goes by --set.
+enum class InputSeed { option, by_set };
+
+void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw,
+                      InputSeed seed = InputSeed::option) {
   command
       .add_option("-c,--case", cases.selectors,
                   "Cases: names, globs or YAML files ('*' is every case)\n"
@@ -60,8 +64,9 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
       .add_option("--set", raw.sets,
                   "Replace a field in every selected case, e.g. tokens=4096, gates=zero")
       ->type_name("FIELD=VALUE");
-  command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
-      ->type_name("N");
+  if (seed == InputSeed::option)
+    command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
+        ->type_name("N");
 }
 
 void add_backend_options(CLI::App& command, BackendOptions& backend) {
@@ -106,6 +111,86 @@ void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
       ->capture_default_str();
 }
 
+void add_pair_options(CLI::App& command, AgainstOptions& against) {
+  command
+      .add_option("--difference", against.plan.difference_percent,
+                  "Per cent that must not be overlooked: pairs are taken until it is ruled out or\n"
+                  "found")
+      ->check(number_between(0.01, 100))
+      ->capture_default_str();
+}
+
+// Output files of a run.
+void add_result_options(CLI::App& command, RunOptions& options) {
+  add_path(command, "--json", options.json,
+           "Write results; FILE.jsonl holds each row as soon as it is there");
+  add_path(command, "--csv", options.csv, "Write results as CSV; - is standard output");
+  add_path(command, "--markdown", options.markdown, "Write results as Markdown");
+}
+
+void add_scope_and_timing(CLI::App& command, Raw& raw, const char* scopes) {
+  command.add_option("--scope", raw.scopes, scopes)->delimiter(',');
+  command
+      .add_option("--timing", raw.timings,
+                  "cold: cache flushed before each sample (default) · hot: back to back ·\n"
+                  "graph: replay of a captured graph · lab: the lab's protocol, launch included")
+      ->delimiter(',');
+}
+
+void add_deadline(CLI::App& command, WorkerOptions& worker) {
+  command
+      .add_option("--deadline", worker.deadline_s, "Seconds after which a row that hangs is ended")
+      ->check(number_between(0.1, longest_wait_s))
+      ->capture_default_str();
+}
+
+void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
+  CLI::App& ab = *app.add_subcommand(
+      "ab", "Is B faster than A? Two instances in interleaved pairs, with a verdict");
+  AgainstOptions& against = options.against;
+  add_case_options(ab, options.cases, raw, InputSeed::by_set);
+  ab.add_option("-a,--a", against.variant, "The instance to compare with, by its id or a glob")
+      ->required()
+      ->type_name("ID");
+  ab.add_option("-b,--b", options.variants, "The instance, or several, each by itself against A")
+      ->required()
+      ->delimiter(',')
+      ->type_name("ID");
+  add_scope_and_timing(ab, raw, "core (default), forward");
+  add_pair_options(ab, against);
+  ab.add_option("--timeout", against.plan.timeout_s, "Most seconds of a comparison")
+      ->check(number_between(1e-6, longest_wait_s))
+      ->capture_default_str();
+  ab.add_option("--min-pairs", against.plan.min_pairs, "Fewest pairs of a comparison")
+      ->check(CLI::Range(6, 10000))
+      ->capture_default_str();
+  ab.add_option("--seed", against.plan.seed, "Seed of the order within the pairs")
+      ->type_name("N")
+      ->capture_default_str();
+  ab.add_option("--repeat", against.repeat,
+                "Compare N times anew and keep every outcome: how far verdicts can be trusted here")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
+  add_path(ab, "--against", against.program, "A is of this other gdnbench", "PROGRAM");
+  add_backend_options(ab, options.worker.backend);
+  add_timer_options(ab, options.worker.backend);
+  add_deadline(ab, options.worker);
+  add_result_options(ab, options);
+  ab.footer(
+      std::string(
+          "First A is paired with itself: the noise floor, below which nothing is claimed.\n"
+          "faster, slower: the whole 95 % interval of B/A lies beyond half of --difference and\n"
+          "beyond the floor. same: it lies within half of --difference.\n"
+          "Examples:\n"
+          "  gdnbench ab --case chain_equal --a fused:stages=3 --b split_barrier\n"
+          "  gdnbench ab --case short_tail_state --a baseline:stages=3 --b baseline:stages=3 "
+          "--repeat 50\n"
+          "  gdnbench ab --case '*' --a fused:stages=3 --b fused:stages=3 --against "
+          "../main/build/gdnbench\n") +
+      exit_codes);
+}
+
 void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& run = *app.add_subcommand("run", "Check and time variants on cases");
   add_case_options(run, options.cases, raw);
@@ -113,11 +198,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                  "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given")
       ->delimiter(',')
       ->type_name("GLOB");
-  run.add_option("--scope", raw.scopes, "core, forward (default: both)")->delimiter(',');
-  run.add_option("--timing", raw.timings,
-                 "cold: cache flushed before each sample (default) · hot: back to back ·\n"
-                 "graph: replay of a captured graph · lab: the lab's protocol, launch included")
-      ->delimiter(',');
+  add_scope_and_timing(run, raw, "core, forward (default: both)");
   add_path(run, "--inputs", options.worker.inputs_file,
            "A safetensors file of your own instead of cases: q k v raw_g beta\n"
            "[initial_state] [cu_seqlens]");
@@ -130,14 +211,12 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
       ->check(CLI::Range(1, 100))
       ->type_name("N")
       ->capture_default_str();
-  run.add_option("--deadline", options.worker.deadline_s,
-                 "Seconds after which a row that hangs is ended")
-      ->check(number_between(0.1, longest_wait_s))
-      ->capture_default_str();
-  add_path(run, "--json", options.json,
-           "Write results; FILE.jsonl holds each row as soon as it is there");
-  add_path(run, "--csv", options.csv, "Write results as CSV; - is standard output");
-  add_path(run, "--markdown", options.markdown, "Write results as Markdown");
+  add_path(run, "--against", options.against.program,
+           "Another build: each row in pairs with its like there, as `gdnbench ab` does",
+           "PROGRAM");
+  add_pair_options(run, options.against);
+  add_deadline(run, options.worker);
+  add_result_options(run, options);
   add_path(run, "--resume", options.resume,
            "Go on with an interrupted run; what it was asked for is in the file", "FILE.jsonl");
   add_path(run, "--dump", options.worker.dump_folder,
@@ -150,6 +229,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
                          "  gdnbench run --case '*' --rounds 8 --json results.json\n"
+                         "  gdnbench run --case '*' --against ../main/build/gdnbench\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
              exit_codes);
 }
@@ -273,11 +353,23 @@ void refuse_beside_resume(const CLI::App& run) {
           option->get_name()));
 }
 
+void understand_ab(const Raw& raw, RunOptions& options) {
+  understand_overrides(raw, options.cases);
+  options.scopes = {Scope::core};
+  understand_names(raw.scopes, scope_named, options.scopes);
+  understand_names(raw.timings, timing_named, options.timings);
+  if (options.cases.selectors.empty())
+    throw UserError("--case is missing: e.g. --case short_tail_state; `gdnbench list cases`");
+}
+
 void understand_run(const Raw& raw, RunOptions& options) {
   understand_overrides(raw, options.cases);
   understand_names(raw.scopes, scope_named, options.scopes);
   understand_names(raw.timings, timing_named, options.timings);
   options.lab_score = raw.what == "lab";
+  options.against.plan.timeout_s = options.worker.sampling.timeout_s;
+  if (!options.against.program.empty() && options.rounds > 1)
+    throw UserError("--against takes pairs, which --rounds cannot add up; leave one of them out");
   const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
   if (!options.worker.inputs_file.empty() && selects_cases)
     throw UserError("--inputs takes the place of --case, --set and --seed; leave those out");
@@ -338,13 +430,14 @@ Command parse_command_line(int argc, char** argv) {
       "  gdnbench COMMAND --help                  options and examples");
 
   Raw raw;
-  RunOptions run;
+  RunOptions run, ab;
   ListOptions list;
   InputsOptions inputs;
   CompareCommand compare;
   ReportCommand report;
   ProfileOptions profile;
   add_run(app, run, raw);
+  add_ab(app, ab, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
   add_compare(app, compare);
@@ -369,6 +462,10 @@ Command parse_command_line(int argc, char** argv) {
     if (!run.resume.empty()) refuse_beside_resume(*app.get_subcommand("run"));
     understand_run(raw, run);
     return run;
+  }
+  if (app.got_subcommand("ab")) {
+    understand_ab(raw, ab);
+    return ab;
   }
   if (app.got_subcommand("list")) {
     understand_overrides(raw, list.cases);

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/against.hpp"
 #include "src/case.hpp"
 #include "src/compare.hpp"
 #include "src/worker.hpp"
@@ -23,6 +24,7 @@ struct RunOptions {
   std::vector<Scope> scopes = {Scope::core, Scope::forward};
   std::vector<Timing> timings = {Timing::cold};
   WorkerOptions worker;
+  AgainstOptions against;  // rows in pairs, where it is wanted
   int rounds = 1;
   bool lab_score = false;
   std::string json, csv, markdown;  // paths; "" for none, "-" for standard output

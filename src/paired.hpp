@@ -24,19 +24,20 @@ struct PairPlan {
   std::uint64_t seed = 1;  // of the order within pairs
 };
 
-// b / a over pairs.
+// b / a over pairs, and what tests say of it.
 struct PairedRatio {
   double value = 1;                  // median of the pairs' ratios
   std::optional<Interval> interval;  // 95 %, of that median
   double rank_p = 1;                 // Wilcoxon's signed ranks, two-sided: that there is no shift
+  double equivalence_p = 1;  // two one-sided sign tests: that it lies beyond half the difference
   std::size_t pairs = 0;
 };
-PairedRatio paired_ratio(const Pairs& pairs);
+PairedRatio paired_ratio(const Pairs& pairs, const PairPlan& plan);
 
-// Of B against A. A verdict lies beyond the boundary, half of the wanted difference or the noise
-// floor, whichever is more, with the whole interval: a difference as large as the wanted one is
-// found, none of less than the floor is claimed. same: the whole interval lies within half of the
-// wanted difference.
+// Of B against A. faster, slower: the whole interval lies beyond half of the wanted difference and
+// beyond the noise floor, and the rank test says so too (1 %). So a difference as large as the
+// wanted one is found, and none of less than the floor is claimed. same: the equivalence test rules
+// out half of the wanted difference (2.5 % a side).
 Verdict verdict_of(const PairedRatio& ratio, const PairPlan& plan, double noise_floor);
 
 // Takes one pair, A first or B first, and appends it.

@@ -31,6 +31,7 @@ void give_up(Row& row, Status status, const std::string& reason) {
   row.samples = 0;
   row.round_medians_s.clear();
   row.kernels.clear();
+  row.against.reset();
 }
 
 Scope scope_named(const std::string& name) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/variant.hpp"
+#include "src/verdict.hpp"
 
 namespace gdn {
 
@@ -39,6 +40,32 @@ struct KernelTime {
   double time_s = 0;
 };
 
+// How a row's instance compares with another one, or with itself in another build: by interleaved
+// pairs (paired.hpp). A is the other one; ratios are times of the row over times of A.
+struct Against {
+  std::string variant;   // of A
+  std::string revision;  // of A's build, where it is another one
+  double median_s = 0;   // A's
+  double ratio = 1;
+  std::optional<std::pair<double, double>> ci95;
+  double rank_p = 1, equivalence_p = 1;  // see PairedRatio
+  std::int64_t pairs = 0;
+  double noise_floor = 0;  // what A against itself does not rule out, as a share of 1
+  double difference_percent = 1;
+  Verdict verdict = Verdict::inconclusive;
+  std::vector<double> samples_s;  // A's; pair by pair those of the row
+
+  struct Once {  // one of several whole comparisons
+    double ratio = 1;
+    std::optional<std::pair<double, double>> ci95;
+    double noise_floor = 0;
+    std::int64_t pairs = 0;
+    double seconds = 0;  // it took
+    Verdict verdict = Verdict::inconclusive;
+  };
+  std::vector<Once> repeats;  // none of a single one
+};
+
 inline constexpr std::size_t kept_samples = 200;  // of a row
 
 // One measured (case, variant, scope, timing).
@@ -59,6 +86,7 @@ struct Row {
   std::int64_t samples = 0;             // how many were taken
   std::vector<double> round_medians_s;  // one a round, wherever there is a time
   double host_s = 0;                    // host time of one launch
+  std::optional<Against> against;
   std::optional<ErrorSummary> error;
   std::vector<KernelTime> kernels;
   nlohmann::json resources = nlohmann::json::object();

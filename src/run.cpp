@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 
+#include "src/against.hpp"
+#include "src/bench.hpp"
 #include "src/commands.hpp"
 #include "src/error.hpp"
 #include "src/file.hpp"
@@ -25,20 +27,11 @@
 #include "src/score.hpp"
 #include "src/streams.hpp"
 #include "src/variant_select.hpp"
-#include "src/workbench.hpp"
 
 namespace gdn {
 namespace {
 
 using Json = nlohmann::json;
-
-struct Planned {
-  const Case* c;
-  const Variant* variant;
-  const Instance* instance;
-  Scope scope;
-  Timing timing;
-};
 
 std::vector<Case> cases_of(const RunOptions& options, const Device& device) {
   if (!options.worker.inputs_file.empty()) {
@@ -56,9 +49,15 @@ std::vector<Case> cases_of(const RunOptions& options, const Device& device) {
   return select_cases(wanted.selectors, wanted.overrides, SIZE_MAX);
 }
 
-std::string key_of(const Planned& planned) {
-  return row_key(blank_row(*planned.c, *planned.variant, *planned.instance, planned.scope,
-                           planned.timing, planned.variant->target));
+// The id that a glob means, which must be one.
+std::string the_one(const std::string& glob, Target target) {
+  const std::vector<SelectedVariant> selected = select_variants({glob}, target);
+  if (selected.size() == 1) return variant_id(*selected[0].variant, *selected[0].instance);
+  std::string ids;
+  for (const SelectedVariant& s : selected)
+    ids += fmt::format("\n  {}", variant_id(*s.variant, *s.instance));
+  throw UserError(
+      fmt::format("--a {}: one instance is wanted, these are {}:{}", glob, selected.size(), ids));
 }
 
 std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case>& cases,
@@ -90,75 +89,18 @@ std::vector<Planned> in_order_of(int round, std::vector<Planned> plan) {
   return plan;
 }
 
-// The worker and the case that lies on it; both anew after a death, and for every round.
-class Bench {
- public:
-  explicit Bench(const WorkerOptions& options)
-      : options_(options),
-        worker_(std::make_unique<Worker>(options)),
-        device_(worker_->device()),
-        fingerprint_(worker_->fingerprint()) {}
-
-  const Device& device() const { return device_; }
-  const Json& of_backend() const { return fingerprint_; }
-
-  void start_anew() {
-    worker_.reset();
-    laid_out_ = nullptr;
-  }
-
-  Row measure(const Planned& planned) {
-    Row row = blank_row(*planned.c, *planned.variant, *planned.instance, planned.scope,
-                        planned.timing, planned.variant->target);
-    if (row.reason = too_large(planned.c->problem, device_.memory_bytes); !row.reason.empty()) {
-      row.status = Status::skipped;
-      return row;
-    }
-    row.status = Status::failed;
-    try {
-      lay_out(*planned.c);
-      row.input_hash = input_hash_;
-      Row measured = worker_->measure(row.variant, planned.scope, planned.timing);
-      // What went wrong may have written anywhere, and an error of the device sticks: the next row
-      // gets a fresh case, and after a failure a fresh worker.
-      if (measured.status == Status::failed) worker_.reset();
-      if (measured.status == Status::incorrect || measured.status == Status::failed)
-        laid_out_ = nullptr;
-      return measured;
-    } catch (const WorkerDied& e) {
-      row.reason = e.what();
-      start_anew();
-    } catch (const UserError&) {
-      throw;
-    } catch (const std::exception& e) {
-      row.reason = e.what();
-    }
-    return row;
-  }
-
- private:
-  void lay_out(const Case& c) {
-    if (!worker_) worker_ = std::make_unique<Worker>(options_);
-    if (laid_out_ == &c) return;
-    laid_out_ = nullptr;
-    input_hash_.clear();
-    input_hash_ = worker_->load(c);
-    laid_out_ = &c;
-  }
-
-  WorkerOptions options_;
-  std::unique_ptr<Worker> worker_;
-  Device device_;
-  Json fingerprint_;
-  const Case* laid_out_ = nullptr;
-  std::string input_hash_;
-};
-
 Exit exit_of(const Report& report) {
-  const bool wrong = std::ranges::any_of(report.rows, [](const Row& row) {
-    return row.status == Status::incorrect || row.status == Status::failed;
-  });
-  return wrong ? Exit::incorrect : Exit::fine;
+  const auto any = [&](auto is) { return std::ranges::any_of(report.rows, is); };
+  const auto any_verdict = [&](Verdict verdict) {
+    return any([&](const Row& row) { return row.against && row.against->verdict == verdict; });
+  };
+  if (any([](const Row& row) {
+        return row.status == Status::incorrect || row.status == Status::failed;
+      }))
+    return Exit::incorrect;
+  if (any_verdict(Verdict::slower)) return Exit::regression;
+  if (any_verdict(Verdict::inconclusive)) return Exit::inconclusive;
+  return Exit::fine;
 }
 
 void print_case(std::FILE* to, const Report& report, const std::string& case_name) {
@@ -203,7 +145,7 @@ class Results {
 
   // Whether the row needs no more of this round: it was measured, or is known not to pass.
   bool is_done(const Planned& planned, int round) const {
-    const auto place = places_.find(key_of(planned));
+    const auto place = places_.find(row_key(planned));
     if (place == places_.end()) return false;
     const Row& row = report_.rows[place->second];
     const bool repeats = row.status == Status::passed && row.time_s;
@@ -227,7 +169,13 @@ class Results {
   std::map<std::string, std::size_t> places_;  // of the report's rows, by their keys
 };
 
-void measure_row(Bench& bench, const Planned& planned, int round, Results& results,
+// How the rows of a run are measured: each by itself, or against another in pairs.
+struct Meter {
+  std::function<Row(const Planned&)> measure;
+  std::function<void()> start_anew;
+};
+
+void measure_row(const Meter& meter, const Planned& planned, int round, Results& results,
                  Progress& progress) {
   if (results.is_done(planned, round)) {
     progress.skip();
@@ -235,21 +183,21 @@ void measure_row(Bench& bench, const Planned& planned, int round, Results& resul
   }
   progress.doing(planned.c->name, variant_id(*planned.variant, *planned.instance), planned.scope,
                  planned.timing);
-  progress.finished(results.add(bench.measure(planned)));
+  progress.finished(results.add(meter.measure(planned)));
 }
 
 // Measures what is planned and not yet in the report. Of one round, each case is printed as soon as
 // it is whole; of several, all of them at the end.
-void measure_rows(Bench& bench, const std::vector<Planned>& plan, int rounds, Report& report,
+void measure_rows(const Meter& meter, const std::vector<Planned>& plan, int rounds, Report& report,
                   std::optional<JournalFile>& journal, std::FILE* tables) {
   Results results(report, journal);
   Progress progress(plan.size(), rounds);
   for (int round = 1; round <= rounds; ++round) {
-    if (round > 1) bench.start_anew();
+    if (round > 1) meter.start_anew();
     progress.begin_round(round);
     const std::vector<Planned> order = in_order_of(round, plan);
     for (std::size_t i = 0; i < order.size(); ++i) {
-      measure_row(bench, order[i], round, results, progress);
+      measure_row(meter, order[i], round, results, progress);
       const bool whole = i + 1 == order.size() || order[i + 1].c != order[i].c;
       if (rounds > 1 || !whole) continue;
       progress.clear();
@@ -275,11 +223,21 @@ int run(const RunOptions& given) {
   require_outputs_of(options);
 
   Bench bench(options.worker);
+  std::optional<PairedBench> paired;
+  Meter meter{.measure = [&](const Planned& planned) { return bench.measure(planned); },
+              .start_anew = [&] { bench.start_anew(); }};
+  if (options.against.wanted()) {
+    if (!options.against.variant.empty())
+      options.against.variant = the_one(options.against.variant, bench.device().target);
+    paired.emplace(bench, options.worker, options.against);
+    meter.measure = [&](const Planned& planned) { return paired->measure(planned); };
+  }
   const std::vector<Case> cases = cases_of(options, bench.device());
   const std::vector<Planned> plan =
       plan_rows(options, cases, select_variants(options.variants, bench.device().target));
   Report report{.fingerprint = fingerprint(bench.of_backend()),
                 .options = record_of(options, cases)};
+  if (paired) report.options["against"]["build"] = paired->other().build();
   const std::string kept = journal_of(options);
   if (journal)
     journal->go_on(report);
@@ -296,7 +254,7 @@ int run(const RunOptions& given) {
   const std::vector<std::string> outputs = outputs_of(options);
   if (journal || !std::ranges::all_of(outputs, is_standard_output)) outlive_readers();
   std::FILE* const tables = std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
-  measure_rows(bench, plan, options.rounds, report, journal, tables);
+  measure_rows(meter, plan, options.rounds, report, journal, tables);
 
   if (journal) journal->finish();
   try {

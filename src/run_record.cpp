@@ -21,6 +21,28 @@ std::string hash_of_file(const std::string& path) {
   return fmt::format("inputs {:016x}", hash_bytes(file.bytes().data(), file.bytes().size()));
 }
 
+Json of_pairs(const AgainstOptions& against) {
+  if (!against.wanted()) return {};
+  return {{"variant", against.variant},
+          {"program", absolute_or_none(against.program)},
+          {"difference_percent", against.plan.difference_percent},
+          {"timeout_s", against.plan.timeout_s},
+          {"min_pairs", against.plan.min_pairs},
+          {"seed", against.plan.seed},
+          {"repeat", against.repeat}};
+}
+
+AgainstOptions pairs_from(const Json& record) {
+  if (record.is_null()) return {};
+  return {.variant = record.at("variant"),
+          .program = record.at("program"),
+          .plan = {.difference_percent = record.at("difference_percent"),
+                   .timeout_s = record.at("timeout_s"),
+                   .min_pairs = record.at("min_pairs"),
+                   .seed = record.at("seed")},
+          .repeat = record.at("repeat")};
+}
+
 // What the command line would have refused.
 void require_sound(const RunOptions& options, const std::string& journal) {
   const auto require = [&](bool sound, const char* what) {
@@ -34,6 +56,9 @@ void require_sound(const RunOptions& options, const std::string& journal) {
   require(worker.sampling.min_samples >= 1 && worker.sampling.min_samples <= 100'000,
           "its number of samples");
   require(worker.sampling.timeout_s > 0 && worker.deadline_s >= 0.1, "its time limits");
+  require(options.against.repeat >= 1 && options.against.repeat <= 1000 &&
+              options.against.plan.difference_percent > 0 && options.against.plan.timeout_s > 0,
+          "its pairs");
   require(!options.scopes.empty() && !options.timings.empty(), "a run of no scope or timing");
 }
 
@@ -67,6 +92,7 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"inputs", absolute_or_none(worker.inputs_file)},
           {"dump", absolute_or_none(worker.dump_folder)},
           {"rounds", options.rounds},
+          {"against", of_pairs(options.against)},
           {"lab_score", options.lab_score},
           {"min_samples", worker.sampling.min_samples},
           {"max_noise_percent", worker.sampling.max_noise_percent},
@@ -97,6 +123,7 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     record.at("inputs").get_to(worker.inputs_file);
     record.at("dump").get_to(worker.dump_folder);
     options.rounds = record.value("rounds", 1);  // else of another build, as will be said
+    options.against = pairs_from(record.value("against", Json()));
     record.at("lab_score").get_to(options.lab_score);
     record.at("min_samples").get_to(worker.sampling.min_samples);
     record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);

@@ -42,6 +42,18 @@ std::size_t interval_rank(std::size_t n) {
   return k;
 }
 
+// P(Binomial(n, 1/2) < k).
+double probability_below(std::size_t n, std::size_t k) {
+  const auto count = static_cast<double>(n);
+  double sum = 0;
+  for (std::size_t j = 0; j < k; ++j) {
+    const auto i = static_cast<double>(j);
+    sum += std::exp(std::lgamma(count + 1) - std::lgamma(i + 1) - std::lgamma(count - i + 1) -
+                    count * std::log(2.0));
+  }
+  return sum;
+}
+
 // P(Binomial(n, p) >= least), 0 < least.
 double binomial_upper_tail(std::size_t n, double p, std::size_t least) {
   if (p >= 1) return 1;
@@ -181,6 +193,57 @@ std::optional<Interval> median_interval_of_sorted(std::span<const double> sorted
   const std::size_t k = interval_rank(sorted.size());
   if (k == 0) return std::nullopt;
   return Interval{sorted[k - 1], sorted[sorted.size() - k]};
+}
+
+std::optional<Interval> interpolated_median_interval(std::vector<double> samples) {
+  const std::size_t n = samples.size();
+  const std::size_t k = interval_rank(n);
+  if (k == 0) return std::nullopt;
+  std::sort(samples.begin(), samples.end());
+  if (2 * k >= n) return Interval{samples[k - 1], samples[n - k]};
+  const double wide = 1 - 2 * probability_below(n, k);
+  const double narrow = 1 - 2 * probability_below(n, k + 1);
+  const double share = (wide - 0.95) / (wide - narrow);
+  const auto rank = static_cast<double>(k);
+  const auto rest = static_cast<double>(n - k);
+  const double weight = rest * share / (rank + (rest - rank) * share);
+  return Interval{samples[k - 1] + weight * (samples[k] - samples[k - 1]),
+                  samples[n - k] + weight * (samples[n - k - 1] - samples[n - k])};
+}
+
+double signed_rank_p(const std::vector<double>& differences) {
+  std::vector<double> nonzero;
+  for (const double d : differences)
+    if (d != 0) nonzero.push_back(d);
+  const std::size_t n = nonzero.size();
+  if (n == 0) return 1;
+  std::sort(nonzero.begin(), nonzero.end(),
+            [](double x, double y) { return std::abs(x) < std::abs(y); });
+  double positive = 0;  // sum of the ranks of positive differences
+  double ties = 0;
+  for (std::size_t first = 0, next = 0; first < n; first = next) {
+    while (next < n && std::abs(nonzero[next]) == std::abs(nonzero[first])) ++next;
+    const double rank = 0.5 * static_cast<double>(first + 1 + next);  // the mean of theirs
+    for (std::size_t i = first; i < next; ++i)
+      if (nonzero[i] > 0) positive += rank;
+    const auto tied = static_cast<double>(next - first);
+    ties += tied * tied * tied - tied;
+  }
+  const auto count = static_cast<double>(n);
+  const double mean = count * (count + 1) / 4;
+  const double variance = count * (count + 1) * (2 * count + 1) / 24 - ties / 48;
+  return std::erfc(std::abs(positive - mean) / std::sqrt(2 * variance));
+}
+
+double equivalence_p(const std::vector<double>& samples, double low, double high) {
+  require_samples(samples.size());
+  const std::size_t n = samples.size();
+  const auto above = static_cast<std::size_t>(
+      std::count_if(samples.begin(), samples.end(), [&](double x) { return x > low; }));
+  const auto below = static_cast<std::size_t>(
+      std::count_if(samples.begin(), samples.end(), [&](double x) { return x < high; }));
+  // P(Binomial(n, 1/2) >= successes) = P(Binomial(n, 1/2) < n - successes + 1)
+  return probability_below(n, n - std::min(above, below) + 1);
 }
 
 TimeSummary summarize(const std::vector<double>& samples) {

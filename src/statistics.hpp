@@ -24,6 +24,19 @@ double median(std::vector<double> samples);
 std::optional<Interval> median_interval(std::vector<double> samples);
 std::optional<Interval> median_interval_of_sorted(std::span<const double> sorted);
 
+// Nearly exact 95 % where the other, which must be at least that, covers up to 99 %: between the
+// two neighbouring intervals of order statistics (T. Hettmansperger, S. Sheather, Statist. Probab.
+// Lett. 4 (1986)). Absent for n < 6.
+std::optional<Interval> interpolated_median_interval(std::vector<double> samples);
+
+// Wilcoxon's signed ranks: two-sided p that the differences are symmetric about 0. By the normal
+// limit with correction for ties; zeros are left out. 1 where none is left.
+double signed_rank_p(const std::vector<double>& differences);
+
+// Equivalence by two one-sided sign tests: p that the median lies outside low … high. Below 2.5 %
+// exactly when the interval by order statistics lies within.
+double equivalence_p(const std::vector<double>& samples, double low, double high);
+
 TimeSummary summarize(const std::vector<double>& samples);
 
 // At most `limit` of the samples, evenly picked, in their order.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,25 @@ class Sampler {
   virtual std::vector<std::string> flags() const { return {}; }  // what was wrong with the samples
 };
 
+// Re-checks of an instance while it is timed, a few at random and one at the end: `poison` is
+// called, a sample is taken that does not count, and `verify` must find the results there again.
+class SpotChecks {
+ public:
+  SpotChecks(std::function<void()> poison, std::function<void()> verify);
+
+  // Perhaps one, after `taken` samples.
+  void maybe(Sampler& sampler, std::size_t taken);
+  void last(Sampler& sampler);
+  double spent_s() const { return spent_s_; }
+
+ private:
+  std::function<void()> poison_, verify_;
+  std::mt19937 random_;
+  std::size_t next_;
+  int left_ = 3;
+  double spent_s_ = 0;
+};
+
 struct Samples {
   std::vector<double> seconds;
   double host_s = 0;
@@ -32,11 +52,8 @@ struct Samples {
 };
 
 // Samples until the interval is narrower than max_noise_percent and min_samples are there, or the
-// time is up. `lab` always takes its 100 (or what fits the time). A few times, at random and at the
-// end, `poison` is called, a sample is taken that does not count, and `verify` must find the
-// results there again.
-Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan,
-                     const std::function<void()>& poison, const std::function<void()>& verify);
+// time is up. `lab` always takes its 100 (or what fits the time).
+Samples take_samples(Sampler& sampler, Timing timing, const Sampling& plan, SpotChecks checks);
 
 inline constexpr int lab_warm_ups = 10;
 inline constexpr int lab_samples = 100;

@@ -47,6 +47,21 @@ bool timers_disagree(double events_s, double span_s, double offset_s) {
   return std::abs(events_s - offset_s - span_s) > 0.5e-6 + 0.01 * events_s;
 }
 
+// Does `work`; what goes wrong becomes the row's status.
+void try_to(Row& row, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Unavailable& e) {
+    give_up(row, Status::skipped, e.what());
+  } catch (const Incorrect& e) {
+    give_up(row, Status::incorrect, e.what());
+  } catch (const std::bad_alloc&) {
+    give_up(row, Status::failed, "out of memory");
+  } catch (const std::exception& e) {
+    give_up(row, Status::failed, e.what());
+  }
+}
+
 // Why an instance cannot be measured here at all; "" when it can.
 std::string obstacle(const Variant& variant, const Instance& instance, Scope scope,
                      const Device& device, const Problem& problem) {
@@ -260,7 +275,7 @@ void Workbench::dump(const MeasureRequest& request, const Row& row) {
       content);
 }
 
-Row Workbench::measure(const MeasureRequest& request) {
+Row Workbench::attempt(const MeasureRequest& request, const std::function<void(Row&)>& work) {
   Row row = blank_row(case_, *request.variant, *request.instance, request.scope, request.timing,
                       backend_.device().target);
   row.timer = backend_.timer();
@@ -273,109 +288,120 @@ Row Workbench::measure(const MeasureRequest& request) {
     give_up(row, Status::skipped, why);
     return row;
   }
-  try {
+  try_to(row, [&] {
     std::optional<Range> of_case, of_variant;
     if (!request.instead_of_timing) {  // which opens them itself, within what profilers record
       of_case.emplace(row.case_name);
       of_variant.emplace(row.variant, row.flop);
     }
     row.resources = backend_.resources(*request.instance);
-    check_and_time(request, row);
-  } catch (const Unavailable& e) {
-    give_up(row, Status::skipped, e.what());
-  } catch (const Incorrect& e) {
-    give_up(row, Status::incorrect, e.what());
-  } catch (const std::bad_alloc&) {
-    give_up(row, Status::failed, "out of memory");
-  } catch (const std::exception& e) {
-    give_up(row, Status::failed, e.what());
-  }
+    work(row);
+  });
   return row;
 }
 
-void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
+Row Workbench::measure(const MeasureRequest& request) {
+  return attempt(request, [&](Row& row) {
+    const Checked checked = make_checked(request, row);
+    if (request.instead_of_timing) {
+      poison_results(checked.forward);
+      request.instead_of_timing(checked.launch);
+      recheck(checked, "after its launches");
+      verify_surroundings(checked.workspace);
+      return;
+    }
+    time(request, checked, row);
+  });
+}
+
+// Right, and the same twice, before anything is timed.
+Workbench::Checked Workbench::make_checked(const MeasureRequest& request, Row& row) {
   const Problem& problem = case_.problem;
   const auto room = [&](const Instance& instance) {
     return Guarded(backend_,
                    instance.workspace_bytes ? instance.workspace_bytes(problem) : std::size_t{0});
   };
   const Instance& preparing = preparation(backend_.device().target);
-  const Guarded preparation_workspace = room(preparing);
-  const Launch prepare = set_up(preparing, problem, tensors_, preparation_workspace);
-  const Guarded workspace = room(*request.instance);
-  row.workspace_bytes = workspace.bytes();
+  Checked checked{.forward = request.scope == Scope::forward,
+                  .workspace = room(*request.instance),
+                  .preparation_workspace = room(preparing)};
+  checked.prepares = checked.forward && !serves(*request.variant, Scope::forward);
+  row.workspace_bytes = checked.workspace.bytes();
 
-  Launch launch = set_up(*request.instance, problem, tensors_, workspace);
-  const bool prepares =
-      request.scope == Scope::forward && !serves(*request.variant, Scope::forward);
-  if (prepares) {
-    launch = [prepare, core = std::move(launch)](Stream stream) {
+  const Launch prepare = set_up(preparing, problem, tensors_, checked.preparation_workspace);
+  checked.launch = set_up(*request.instance, problem, tensors_, checked.workspace);
+  if (checked.prepares) {
+    checked.launch = [prepare, core = std::move(checked.launch)](Stream stream) {
       prepare(stream);
       core(stream);
     };
-    row.workspace_bytes += preparation_workspace.bytes();
-  } else if (request.scope == Scope::core && !prepared_) {
+    row.workspace_bytes += checked.preparation_workspace.bytes();
+  } else if (!checked.forward && !prepared_) {
     const Range range(phase::prepare);
     backend_.run(prepare);
     prepared_ = hash_prepared();
   }
-  const bool forward = request.scope == Scope::forward;
 
-  // Right, and the same twice, before anything is timed.
-  std::optional<Range> checking(std::in_place, phase::check);
-  poison_results(forward);
-  workspace.poison(backend_);
-  backend_.run(launch);
-  const auto output = to_host<BFloat16>(backend_, output_);
-  const auto state = to_host<float>(backend_, final_state_);
-  const Finding finding = check(problem, gates_, {output.data(), state.data()},
-                                {reference_output_.data(), reference_state_.data()});
+  const Range range(phase::check);
+  poison_results(checked.forward);
+  checked.workspace.poison(backend_);
+  backend_.run(checked.launch);
+  checked.hash = hash_results();
+  const Finding& finding = finding_on_results(checked.hash);
   row.error = finding.error;
   if (!request.dump_folder.empty()) dump(request, row);
   if (!finding.reason.empty()) throw Incorrect(finding.reason);
-  const std::uint64_t checked = hash_results();
-  row.output_hash = hexadecimal(checked);
-  const auto recheck = [&](const char* when) {
-    if (hash_results() != checked)
-      throw Incorrect(fmt::format("{}, the result differs from the checked one bit for bit", when));
-  };
-  poison_results(forward);
-  backend_.run(launch);
-  recheck("on a second run");
-  verify_surroundings(workspace);
-  checking.reset();
+  row.output_hash = hexadecimal(checked.hash);
+  poison_results(checked.forward);
+  backend_.run(checked.launch);
+  recheck(checked, "on a second run");
+  verify_surroundings(checked.workspace);
+  return checked;
+}
 
-  if (request.instead_of_timing) {
-    poison_results(forward);
-    request.instead_of_timing(launch);
-    recheck("after its launches");
-    verify_surroundings(workspace);
-    return;
-  }
-  const auto poison = [&] { poison_results(forward); };
+// Many instances give the same results bit for bit: these are held against the reference once.
+const Finding& Workbench::finding_on_results(std::uint64_t hash) {
+  if (const auto known = findings_.find(hash); known != findings_.end()) return known->second;
+  const auto output = to_host<BFloat16>(backend_, output_);
+  const auto state = to_host<float>(backend_, final_state_);
+  return findings_
+      .emplace(hash, check(case_.problem, gates_, {output.data(), state.data()},
+                           {reference_output_.data(), reference_state_.data()}))
+      .first->second;
+}
+
+void Workbench::recheck(const Checked& checked, const char* when) {
+  if (hash_results() != checked.hash)
+    throw Incorrect(fmt::format("{}, the result differs from the checked one bit for bit", when));
+}
+
+SpotChecks Workbench::spot_checks(const Checked& checked) {
+  return {[this, &checked] { poison_results(checked.forward); },
+          [this, &checked] { recheck(checked, "during the timed runs"); }};
+}
+
+void Workbench::time(const MeasureRequest& request, const Checked& checked, Row& row) {
   std::unique_ptr<Sampler> sampler = [&] {
     const Range range(phase::warm_up);
-    return backend_.sampler(request.timing, launch);
+    return backend_.sampler(request.timing, checked.launch);
   }();
   backend_.begin_telemetry();
   const Samples samples = [&] {
     const Range range(phase::time);
-    return take_samples(*sampler, request.timing, request.sampling, poison,
-                        [&] { recheck("during the timed runs"); });
+    return take_samples(*sampler, request.timing, request.sampling, spot_checks(checked));
   }();
-  const TelemetrySummary telemetry = backend_.end_telemetry();
+  end_telemetry(row);
   sampler.reset();  // it may hold CUPTI, which the pass below attaches anew
-  verify_surroundings(workspace);
+  verify_surroundings(checked.workspace);
 
-  row.telemetry = telemetry.json;
-  if (telemetry.throttled) row.flags.emplace_back("throttled");
-  if (const double offset = backend_.timer_offset_s(request.timing); offset > 0)
-    row.telemetry["empty_kernel_s"] = offset;
   const KernelPass pass = [&] {
     const Range range(phase::kernels);
     std::vector<Stage> stages = request.instance->stages;
-    if (prepares) stages.insert(stages.begin(), preparing.stages.begin(), preparing.stages.end());
-    return backend_.kernel_pass(request.timing, launch, stages);
+    if (checked.prepares) {
+      const std::vector<Stage>& before = preparation(backend_.device().target).stages;
+      stages.insert(stages.begin(), before.begin(), before.end());
+    }
+    return backend_.kernel_pass(request.timing, checked.launch, stages);
   }();
   row.kernels = pass.kernels;
   row.flags.insert(row.flags.end(), pass.flags.begin(), pass.flags.end());
@@ -391,6 +417,76 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   row.round_medians_s = {row.time_s->median};
   row.host_s = samples.host_s;
   row.flags.insert(row.flags.end(), samples.flags.begin(), samples.flags.end());
+}
+
+void Workbench::end_telemetry(Row& row) {
+  const TelemetrySummary telemetry = backend_.end_telemetry();
+  row.telemetry = telemetry.json;
+  if (telemetry.throttled) row.flags.emplace_back("throttled");
+  if (const double offset = backend_.timer_offset_s(row.timing); offset > 0)
+    row.telemetry["empty_kernel_s"] = offset;
+}
+
+// A checked instance with its sampler.
+struct Workbench::Stand {
+  Row row;
+  Checked checked;
+  std::unique_ptr<Sampler> sampler;
+  std::optional<SpotChecks> checks;
+  std::size_t taken = 0;
+};
+
+Workbench::~Workbench() = default;
+
+Workbench::Opened Workbench::open(const MeasureRequest& request) {
+  for (const auto& [number, stand] : stands_)
+    if (stand->row.scope != request.scope)
+      throw std::logic_error("stands of two scopes, which prepare g and A each in its way");
+  auto stand = std::make_unique<Stand>();
+  stand->row = attempt(request, [&](Row& row) {
+    stand->checked = make_checked(request, row);
+    const Range range(phase::warm_up);
+    stand->sampler = backend_.sampler(request.timing, stand->checked.launch);
+    stand->checks.emplace(spot_checks(stand->checked));
+  });
+  Opened opened{.row = stand->row, .number = std::nullopt};
+  if (opened.row.status != Status::passed) return opened;
+  if (stands_.empty()) backend_.begin_telemetry();
+  opened.number = next_stand_++;
+  stands_.emplace(*opened.number, std::move(stand));
+  return opened;
+}
+
+std::vector<double> Workbench::take(int number) {
+  Stand& stand = *stands_.at(number);
+  std::vector<double> samples;
+  try_to(stand.row, [&] {
+    const Range range(phase::time);
+    // What another instance left in the caches is not what its own launches find there.
+    if (last_taken_ != number && stand.row.timing != Timing::cold) stand.sampler->take(samples);
+    samples.clear();
+    last_taken_ = number;
+    stand.sampler->take(samples);
+    stand.taken += samples.size();
+    stand.checks->maybe(*stand.sampler, stand.taken);
+  });
+  if (stand.row.status != Status::passed) samples.clear();
+  return samples;
+}
+
+Row Workbench::close(int number) {
+  const std::unique_ptr<Stand> stand = std::move(stands_.at(number));
+  stands_.erase(number);
+  Row& row = stand->row;
+  if (row.status == Status::passed)
+    try_to(row, [&] {
+      stand->checks->last(*stand->sampler);
+      row.host_s = stand->sampler->host_s();
+      for (const std::string& flag : stand->sampler->flags()) row.flags.push_back(flag);
+      verify_surroundings(stand->checked.workspace);
+    });
+  if (stands_.empty()) end_telemetry(row);
+  return row;
 }
 
 }  // namespace gdn

@@ -1,13 +1,17 @@
-// One case laid out on a backend: inputs, outputs, reference. Measures instances on it, one row at
-// a time, and lets nothing be timed that is not right.
+// One case laid out on a backend: inputs, outputs, reference. Measures instances on it, a row at a
+// time or several by turns, and lets nothing be timed that is not right.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/backend.hpp"
 #include "src/case.hpp"
+#include "src/check.hpp"
 #include "src/inputs.hpp"
 #include "src/timer.hpp"
 
@@ -54,14 +58,41 @@ class Workbench {
  public:
   // `file`, when given, brings the inputs; else they are generated from the case.
   Workbench(Backend& backend, Case c, const InputFile* file);
+  ~Workbench();
 
   const std::string& input_hash() const { return input_hash_; }
 
   // Never throws for what the instance does: the row says it.
   Row measure(const MeasureRequest& request);
 
+  // A stand: an instance that was checked and warmed up, to be sampled whenever it is asked for,
+  // beside others of the same scope. Its row has no time. No number where it did not pass.
+  struct Opened {
+    Row row;
+    std::optional<int> number;
+  };
+  Opened open(const MeasureRequest& request);
+  // One queue of samples; none any more once the stand was found wrong, which close() tells.
+  std::vector<double> take(int number);
+  Row close(int number);  // checked once more
+
  private:
-  void check_and_time(const MeasureRequest& request, Row& row);
+  struct Checked {
+    bool forward = false;
+    bool prepares = false;  // the launch begins with the preparation
+    Guarded workspace, preparation_workspace;
+    Launch launch;
+    std::uint64_t hash = 0;  // of its results
+  };
+  struct Stand;
+
+  Row attempt(const MeasureRequest& request, const std::function<void(Row&)>& work);
+  Checked make_checked(const MeasureRequest& request, Row& row);
+  const Finding& finding_on_results(std::uint64_t hash);
+  void recheck(const Checked& checked, const char* when);
+  SpotChecks spot_checks(const Checked& checked);
+  void time(const MeasureRequest& request, const Checked& checked, Row& row);
+  void end_telemetry(Row& row);
   std::vector<const Guarded*> inputs() const;
   std::string hash_inputs();
   std::uint64_t hash_structure();
@@ -83,6 +114,10 @@ class Workbench {
   std::optional<std::uint64_t> prepared_;  // hash of g and A, when they are there
   bool keys_normalised_ = true;
   std::vector<double> reference_output_, reference_state_;
+  std::map<std::uint64_t, Finding> findings_;  // by the hash of the results
+  std::map<int, std::unique_ptr<Stand>> stands_;
+  int next_stand_ = 0;
+  int last_taken_ = -1;
 };
 
 }  // namespace gdn

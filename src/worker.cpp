@@ -17,6 +17,7 @@
 
 #include "src/backend.hpp"
 #include "src/error.hpp"
+#include "src/fingerprint.hpp"
 #include "src/inputs.hpp"
 #include "src/workbench.hpp"
 
@@ -24,6 +25,8 @@ namespace gdn {
 namespace {
 
 using nlohmann::json;
+
+constexpr int protocol = 2;  // of the messages; counts up when one changes
 
 // JSON lines over a socket. Reads give "" at its end.
 bool send_line(int socket, const json& message) {
@@ -109,14 +112,14 @@ WorkerOptions options_from(const json& j) {
 }
 
 // Between fork and exec: nothing here may allocate, since other threads may hold locks.
-[[noreturn]] void become_worker(int socket, int parent) {
+[[noreturn]] void become_worker(const char* program, int socket, int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives the run, even a hanging one
   if (getppid() != parent) _exit(1);
   if (socket == worker_socket)
     fcntl(socket, F_SETFD, 0);
   else
     dup2(socket, worker_socket);
-  execl("/proc/self/exe", "gdnbench", "worker", static_cast<char*>(nullptr));
+  execl(program, "gdnbench", "worker", static_cast<char*>(nullptr));
   _exit(127);
 }
 
@@ -128,6 +131,7 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     throw std::runtime_error(fmt::format("socketpair: {}", std::strerror(errno)));
+  const std::string program = options.program.empty() ? "/proc/self/exe" : options.program;
   const int parent = getpid();
   pid_ = fork();
   if (pid_ < 0) {
@@ -135,7 +139,7 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
     close(pair[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
-  if (pid_ == 0) become_worker(pair[1], parent);
+  if (pid_ == 0) become_worker(program.c_str(), pair[1], parent);
   close(pair[1]);
   socket_ = pair[0];
   try {
@@ -147,9 +151,27 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
 }
 
 void Worker::greet() {
-  const json hello = ask({{"options", to_json(options_)}}, options_.deadline_s);
+  const json hello = [&] {
+    if (options_.program.empty()) return ask({{"options", to_json(options_)}}, options_.deadline_s);
+    try {
+      return ask({{"options", to_json(options_)}}, std::min(options_.deadline_s, 30.0));
+    } catch (const UserError&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw UserError(
+          fmt::format("{}: it does not answer as gdnbench does ({}); give another build's"
+                      " gdnbench",
+                      options_.program, e.what()));
+    }
+  }();
+  if (hello.value("protocol", 1) != protocol)
+    throw UserError(
+        fmt::format("{}: that build speaks version {} of the workers' protocol, this one {}; build "
+                    "both from revisions that speak the same",
+                    options_.program, hello.value("protocol", 1), protocol));
   device_ = device_from(hello.at("device"));
-  fingerprint_ = hello.at("fingerprint");
+  of_backend_ = hello.at("fingerprint");
+  build_ = hello.at("build");
 }
 
 Worker::~Worker() { end(); }
@@ -206,6 +228,23 @@ Row Worker::measure(const std::string& variant, Scope scope, Timing timing) {
                            .at("row"));
 }
 
+Workbench::Opened Worker::open_stand(const std::string& variant, Scope scope, Timing timing) {
+  const json answer = ask(
+      {{"open", variant}, {"scope", static_cast<int>(scope)}, {"timing", static_cast<int>(timing)}},
+      options_.deadline_s);
+  Workbench::Opened opened{.row = row_from_json(answer.at("row")), .number = std::nullopt};
+  if (!answer.at("stand").is_null()) opened.number = answer.at("stand").get<int>();
+  return opened;
+}
+
+std::vector<double> Worker::take(int stand) {
+  return ask({{"take", stand}}, options_.deadline_s).at("samples_s");
+}
+
+Row Worker::close_stand(int stand) {
+  return row_from_json(ask({{"close", stand}}, options_.deadline_s).at("row"));
+}
+
 namespace {
 
 // What a worker holds: the backend, and the case that lies on it.
@@ -214,7 +253,12 @@ class Server {
   json answer(const json& question) {
     if (question.contains("options")) return start(options_from(question["options"]));
     if (question.contains("load")) return load(question["load"].get<std::string>());
-    return measure(question);
+    if (question.contains("open")) return open(question);
+    if (question.contains("take"))
+      return {{"samples_s", bench_->take(question["take"].get<int>())}};
+    if (question.contains("close"))
+      return {{"row", to_json(bench_->close(question["close"].get<int>()))}};
+    return {{"row", to_json(bench_->measure(request_of(question, "measure")))}};
   }
 
  private:
@@ -222,7 +266,10 @@ class Server {
     options_ = std::move(options);
     backend_ = make_backend(options_.backend);
     if (!options_.inputs_file.empty()) file_ = read_inputs(options_.inputs_file);
-    return {{"device", to_json(backend_->device())}, {"fingerprint", backend_->fingerprint()}};
+    return {{"protocol", protocol},
+            {"device", to_json(backend_->device())},
+            {"fingerprint", backend_->fingerprint()},
+            {"build", fingerprint(json::object())}};
   }
 
   json load(const std::string& yaml) {
@@ -238,18 +285,26 @@ class Server {
     return {{"input_hash", bench_->input_hash()}};
   }
 
-  json measure(const json& question) {
+  json open(const json& question) {
+    const Workbench::Opened opened = bench_->open(request_of(question, "open"));
+    const json stand = opened.number ? json(*opened.number) : json();
+    return {{"row", to_json(opened.row)}, {"stand", stand}};
+  }
+
+  MeasureRequest request_of(const json& question, const char* what) const {
     MeasureRequest request{.scope = static_cast<Scope>(question.at("scope").get<int>()),
                            .timing = static_cast<Timing>(question.at("timing").get<int>()),
                            .sampling = options_.sampling,
                            .dump_folder = options_.dump_folder};
+    const auto id = question.at(what).get<std::string>();
     for (const Variant& variant : ladder())
       for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == question.at("measure").get<std::string>()) {
+        if (variant_id(variant, instance) == id) {
           request.variant = &variant;
           request.instance = &instance;
         }
-    return {{"row", to_json(bench_->measure(request))}};
+    if (request.variant == nullptr) throw std::runtime_error("this build has no " + id);
+    return request;
   }
 
   WorkerOptions options_;

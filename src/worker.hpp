@@ -3,17 +3,21 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "src/backend.hpp"
 #include "src/case.hpp"
 #include "src/result.hpp"
 #include "src/timer.hpp"
+#include "src/workbench.hpp"
 
 namespace gdn {
 
 struct WorkerOptions {
+  std::string program;  // of another build; "" : this one
   BackendOptions backend;
   std::string inputs_file;  // "" : inputs are generated from the case
   std::string dump_folder;  // "" : no dump
@@ -28,19 +32,25 @@ struct WorkerDied : std::runtime_error {
 
 class Worker {
  public:
-  // Starts this program again as a worker and waits until it stands. Throws UserError for what the
-  // user can mend (no such backend or device).
+  // Starts the program as a worker and waits until it stands. Throws UserError for what the user
+  // can mend (no such backend, device or program).
   explicit Worker(const WorkerOptions& options);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   const Device& device() const { return device_; }
-  const nlohmann::json& fingerprint() const { return fingerprint_; }
+  const nlohmann::json& of_backend() const { return of_backend_; }
+  const nlohmann::json& build() const { return build_; }  // see fingerprint.hpp
 
   // Lays a case out: inputs, g, A and the fp64 reference. Returns the hash of its inputs.
   std::string load(const Case& c);
   Row measure(const std::string& variant, Scope scope, Timing timing);
+
+  // Stands, as the workbench has them.
+  Workbench::Opened open_stand(const std::string& variant, Scope scope, Timing timing);
+  std::vector<double> take(int stand);
+  Row close_stand(int stand);
 
  private:
   nlohmann::json ask(nlohmann::json question, double seconds);
@@ -54,7 +64,7 @@ class Worker {
   std::int64_t questions_ = 0;
   std::string received_;  // bytes after the last whole line
   Device device_;
-  nlohmann::json fingerprint_;
+  nlohmann::json of_backend_, build_;
 };
 
 // The other side: is told its options and answers on the socket until that is closed. Returns the

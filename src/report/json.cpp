@@ -19,11 +19,16 @@ constexpr std::array statuses = {Status::passed, Status::incorrect, Status::fail
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+Json interval_or_null(const std::optional<std::pair<double, double>>& interval) {
+  return interval ? Json{interval->first, interval->second} : Json();
+}
+
 Json to_json(const TimeSummary& time) {
-  Json ci95;
-  if (time.ci95) ci95 = {time.ci95->first, time.ci95->second};
-  return {
-      {"median", time.median}, {"q1", time.q1}, {"q3", time.q3}, {"min", time.min}, {"ci95", ci95}};
+  return {{"median", time.median},
+          {"q1", time.q1},
+          {"q3", time.q3},
+          {"min", time.min},
+          {"ci95", interval_or_null(time.ci95)}};
 }
 
 Json to_json(const ErrorSummary& error) {
@@ -33,18 +38,67 @@ Json to_json(const ErrorSummary& error) {
           {"lab_passed", error.lab_passed}};
 }
 
+Json to_json(const Against& against) {
+  Json repeats = Json::array();
+  for (const Against::Once& once : against.repeats)
+    repeats.push_back({{"ratio", once.ratio},
+                       {"ci95", interval_or_null(once.ci95)},
+                       {"noise_floor", once.noise_floor},
+                       {"pairs", once.pairs},
+                       {"time_s", once.seconds},
+                       {"verdict", name_of(once.verdict)}});
+  return {{"variant", against.variant},
+          {"revision", against.revision},
+          {"median_s", against.median_s},
+          {"ratio", against.ratio},
+          {"ci95", interval_or_null(against.ci95)},
+          {"rank_p", against.rank_p},
+          {"equivalence_p", against.equivalence_p},
+          {"pairs", against.pairs},
+          {"noise_floor", against.noise_floor},
+          {"difference_percent", against.difference_percent},
+          {"verdict", name_of(against.verdict)},
+          {"samples_s", against.samples_s},
+          {"repeats", repeats}};
+}
+
+std::optional<std::pair<double, double>> interval_from(const Field& field) {
+  if (!field.given()) return std::nullopt;
+  const std::vector<double> ends = field.quantities();
+  if (ends.size() != 2 || ends[0] > ends[1]) field.refuse("[low, high] is expected");
+  return std::pair{ends[0], ends[1]};
+}
+
+Against against_from(const Field& field) {
+  Against against{.variant = field["variant"].text(),
+                  .revision = field["revision"].text(),
+                  .median_s = field["median_s"].quantity(),
+                  .ratio = field["ratio"].quantity(),
+                  .ci95 = interval_from(field["ci95"]),
+                  .rank_p = field["rank_p"].quantity(),
+                  .equivalence_p = field["equivalence_p"].quantity(),
+                  .pairs = field["pairs"].count<std::int64_t>(),
+                  .noise_floor = field["noise_floor"].quantity(),
+                  .difference_percent = field["difference_percent"].quantity(),
+                  .verdict = field["verdict"].one_of(verdicts),
+                  .samples_s = field["samples_s"].quantities(),
+                  .repeats = {}};
+  for (const Field& once : field["repeats"].items())
+    against.repeats.push_back({.ratio = once.object()["ratio"].quantity(),
+                               .ci95 = interval_from(once["ci95"]),
+                               .noise_floor = once["noise_floor"].quantity(),
+                               .pairs = once["pairs"].count<std::int64_t>(),
+                               .seconds = once["time_s"].quantity(),
+                               .verdict = once["verdict"].one_of(verdicts)});
+  return against;
+}
+
 TimeSummary time_from(const Field& field) {
-  TimeSummary time{.median = field["median"].quantity(),
-                   .q1 = field["q1"].quantity(),
-                   .q3 = field["q3"].quantity(),
-                   .min = field["min"].quantity(),
-                   .ci95 = std::nullopt};
-  if (const Field ci95 = field["ci95"]; ci95.given()) {
-    const std::vector<double> ends = ci95.quantities();
-    if (ends.size() != 2 || ends[0] > ends[1]) ci95.refuse("[low, high] is expected");
-    time.ci95 = {ends[0], ends[1]};
-  }
-  return time;
+  return {.median = field["median"].quantity(),
+          .q1 = field["q1"].quantity(),
+          .q3 = field["q3"].quantity(),
+          .min = field["min"].quantity(),
+          .ci95 = interval_from(field["ci95"])};
 }
 
 ErrorSummary error_from(const Field& field) {
@@ -93,6 +147,7 @@ Row row_from(const Field& field) {
     row.round_medians_s = {row.time_s->median};  // a file from before there were rounds
   }
   if (const Field host = field["host_s"]; host.given()) row.host_s = host.quantity();
+  if (const Field f = field["against"]; f.given()) row.against = against_from(f.object());
   if (const Field error = field["error"]; error.given()) row.error = error_from(error.object());
   if (const Field kernels = field["kernels"]; kernels.given()) {
     for (const Field& kernel : kernels.items()) {
@@ -201,6 +256,7 @@ Json to_json(const Row& row) {
           {"samples", row.samples},
           {"round_medians_s", row.round_medians_s},
           {"host_s", row.host_s},
+          {"against", row.against ? to_json(*row.against) : Json()},
           {"error", row.error ? to_json(*row.error) : Json()},
           {"kernels", kernels},
           {"resources", row.resources},

@@ -107,6 +107,27 @@ std::vector<double> best_of_rung_before(const Rows& rows) {
   return before;
 }
 
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::same:
+      return Tone::plain;
+    case Verdict::faster:
+    case Verdict::added:
+      return Tone::good;
+    case Verdict::inconclusive:
+    case Verdict::skipped:
+      return Tone::warning;
+    default:
+      return Tone::bad;
+  }
+}
+
+std::string range_of(const std::optional<std::pair<double, double>>& interval) {
+  return interval ? fmt::format("{} … {}", significant(interval->first, 4),
+                                significant(interval->second, 4))
+                  : none;
+}
+
 std::string times_faster(double base_s, double median_s) {
   return base_s > 0 ? significant(base_s / median_s, 3) + "×" : none;
 }
@@ -172,7 +193,84 @@ std::string note_on_rounds(const Rows& rows) {
   return fmt::format("median and ± are over {} rounds, each in a fresh process", rounds);
 }
 
+std::string with_revision(const std::string& id, const std::string& revision) {
+  return revision.empty() ? id : fmt::format("{} of {}", id, revision);
+}
+
+Line paired_line(const Row& row, Footnotes& footnotes) {
+  Line line{{printable(row.variant)}, tone_of(row.status)};
+  if (!row.against || !row.time_s) {
+    line.cells.resize(8, none);
+    line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
+    return line;
+  }
+  const Against& against = *row.against;
+  line.tone = tone_of(against.verdict);
+  line.cells.push_back(printable(with_revision(against.variant, against.revision)));
+  line.cells.push_back(format_time(against.median_s));
+  line.cells.push_back(format_time(row.time_s->median));
+  line.cells.push_back(significant(against.ratio, 4) + "×");
+  line.cells.push_back(range_of(against.ci95));
+  line.cells.push_back("±" + percent(against.noise_floor));
+  line.cells.push_back(std::to_string(against.pairs));
+  line.cells.push_back(fmt::format("{:.1e}", against.rank_p));
+  line.cells.push_back(std::string(name_of(against.verdict)) + footnotes.mark(row.flags));
+  return line;
+}
+
+// "200 comparisons: 1 slower, 199 same; the longest took 1.2 s"
+std::string note_on_repeats(const Row& row) {
+  const std::vector<Against::Once>& repeats = row.against->repeats;
+  std::string counts;
+  for (const Verdict verdict : verdicts)
+    if (const auto count =
+            std::count_if(repeats.begin(), repeats.end(),
+                          [&](const Against::Once& once) { return once.verdict == verdict; });
+        count > 0)
+      counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name_of(verdict));
+  const auto longest =
+      std::max_element(repeats.begin(), repeats.end(),
+                       [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return fmt::format("{}, {} comparisons: {}; the longest took {}", printable(row.variant),
+                     repeats.size(), counts, format_time(longest->seconds));
+}
+
+// Of rows that were measured in pairs.
+Table paired_table(const Report& report, const std::string& name, const Rows& rows) {
+  Table table{.title = printable(name),
+              .subtitle = describe(report, name, rows),
+              .columns = {{"B"},
+                          {"A"},
+                          {"A's median", true},
+                          {"B's median", true},
+                          {"B/A", true},
+                          {"95 %", true},
+                          {"floor", true},
+                          {"pairs", true},
+                          {"rank p", true},
+                          {"B is"}},
+              .groups = {},
+              .notes = {}};
+  std::map<std::pair<Scope, Timing>, Rows> groups;
+  for (const Row* row : rows) groups[{row->scope, row->timing}].push_back(row);
+  Footnotes footnotes;
+  std::vector<std::string> repeats;
+  for (const auto& [key, members] : groups) {
+    table.groups.push_back({fmt::format("{}, {}", name_of(key.first), name_of(key.second)), {}});
+    for (const Row* row : members) {
+      table.groups.back().lines.push_back(paired_line(*row, footnotes));
+      if (row->against && !row->against->repeats.empty()) repeats.push_back(note_on_repeats(*row));
+    }
+  }
+  table.notes = footnotes.notes();
+  table.notes.insert(table.notes.end(), repeats.begin(), repeats.end());
+  return table;
+}
+
 Table case_table(const Report& report, const std::string& name, const Rows& rows) {
+  if (std::any_of(rows.begin(), rows.end(), [](const Row* row) { return row->against; }))
+    return paired_table(report, name, rows);
+
   Table table{.title = printable(name),
               .subtitle = describe(report, name, rows),
               .columns = {{"variant"},
@@ -206,31 +304,12 @@ Table case_table(const Report& report, const std::string& name, const Rows& rows
   return table;
 }
 
-Tone tone_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::same:
-      return Tone::plain;
-    case Verdict::faster:
-    case Verdict::added:
-      return Tone::good;
-    case Verdict::inconclusive:
-    case Verdict::skipped:
-      return Tone::warning;
-    default:
-      return Tone::bad;
-  }
-}
-
 Line line(const ComparedRow& row) {
   const auto time = [](double seconds) { return seconds > 0 ? format_time(seconds) : none; };
   const bool timed = row.base_s > 0 && row.head_s > 0;
-  const auto& interval = row.ratio.interval;
   return {{printable(row.case_name), printable(row.variant), std::string(name_of(row.scope)),
            std::string(name_of(row.timing)), time(row.base_s), time(row.head_s),
-           timed ? significant(row.ratio.value, 4) + "×" : none,
-           interval ? fmt::format("{} … {}", significant(interval->first, 4),
-                                  significant(interval->second, 4))
-                    : none,
+           timed ? significant(row.ratio.value, 4) + "×" : none, range_of(row.ratio.interval),
            timed ? fmt::format("{:g} %", row.threshold_percent) : none,
            std::string(name_of(row.verdict)) +
                (row.reason.empty() ? "" : ": " + printable(row.reason))},
