@@ -28,17 +28,17 @@ void Bench::start_anew() {
 }
 
 void Bench::forget_case() {
-  laid_out_ = nullptr;
+  laid_out_.reset();
   ++epoch_;
 }
 
 void Bench::lay_out(const Case& c) {
   if (!worker_) worker_ = std::make_unique<Worker>(options_);
-  if (laid_out_ == &c) return;
+  if (laid_out_ == c) return;
   forget_case();
   input_hash_.clear();
   input_hash_ = worker_->load(c);
-  laid_out_ = &c;
+  laid_out_ = c;
 }
 
 // The row that `ask` gives, or `row` with what went wrong.
@@ -101,17 +101,23 @@ std::vector<double> Bench::Stand::take() {
   return samples;
 }
 
+void Bench::Stand::check() { settle(false); }
+
 void Bench::Stand::close() {
+  settle(true);
+  bench_ = nullptr;
+}
+
+void Bench::Stand::settle(bool ends) {
   if (!stands()) return;
   try {
-    row_ = bench_->worker_->close_stand(number_);
+    row_ = bench_->worker_->settle(number_, ends);
     if (row_.status == Status::failed) bench_->start_anew();
     if (row_.status == Status::incorrect) bench_->forget_case();
   } catch (const WorkerDied& e) {
     give_up(row_, Status::failed, e.what());
     bench_->start_anew();
   }
-  bench_ = nullptr;
 }
 
 }  // namespace gdn

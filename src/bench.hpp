@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,11 +47,15 @@ class Bench {
     const Row& row() const { return row_; }  // without a time
     // Some samples; none where something went wrong, which the row then says.
     std::vector<double> take();
-    void close();  // checks once more: the row may not pass any more
+    // Checks once more: afterwards the row may not pass any more.
+    void check();
+    void close();  // the same, and ends it
 
    private:
     friend class Bench;
     Bench* bench_ = nullptr;
+    void settle(bool ends);
+
     std::uint64_t epoch_ = 0;
     int number_ = 0;
     Row row_;
@@ -67,7 +72,7 @@ class Bench {
   std::unique_ptr<Worker> worker_;
   Device device_;
   nlohmann::json of_backend_, build_;
-  const Case* laid_out_ = nullptr;
+  std::optional<Case> laid_out_;
   std::string input_hash_;
   std::uint64_t epoch_ = 0;  // counts what ended all stands
 };

@@ -474,17 +474,18 @@ std::vector<double> Workbench::take(int number) {
   return samples;
 }
 
-Row Workbench::close(int number) {
-  const std::unique_ptr<Stand> stand = std::move(stands_.at(number));
-  stands_.erase(number);
-  Row& row = stand->row;
-  if (row.status == Status::passed)
-    try_to(row, [&] {
-      stand->checks->last(*stand->sampler);
-      row.host_s = stand->sampler->host_s();
-      for (const std::string& flag : stand->sampler->flags()) row.flags.push_back(flag);
-      verify_surroundings(stand->checked.workspace);
+Row Workbench::settle(int number, bool ends) {
+  Stand& stand = *stands_.at(number);
+  if (stand.row.status == Status::passed)
+    try_to(stand.row, [&] {
+      stand.checks->last(*stand.sampler);
+      verify_surroundings(stand.checked.workspace);
     });
+  Row row = stand.row;
+  if (!ends) return row;
+  row.host_s = stand.sampler->host_s();
+  for (const std::string& flag : stand.sampler->flags()) row.flags.push_back(flag);
+  stands_.erase(number);
   if (stands_.empty()) end_telemetry(row);
   return row;
 }

@@ -72,9 +72,9 @@ class Workbench {
     std::optional<int> number;
   };
   Opened open(const MeasureRequest& request);
-  // One queue of samples; none any more once the stand was found wrong, which close() tells.
+  // One queue of samples; none any more once the stand was found wrong, which settle() tells.
   std::vector<double> take(int number);
-  Row close(int number);  // checked once more
+  Row settle(int number, bool ends);  // checked once more
 
  private:
   struct Checked {

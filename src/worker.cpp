@@ -241,8 +241,8 @@ std::vector<double> Worker::take(int stand) {
   return ask({{"take", stand}}, options_.deadline_s).at("samples_s");
 }
 
-Row Worker::close_stand(int stand) {
-  return row_from_json(ask({{"close", stand}}, options_.deadline_s).at("row"));
+Row Worker::settle(int stand, bool ends) {
+  return row_from_json(ask({{"settle", stand}, {"ends", ends}}, options_.deadline_s).at("row"));
 }
 
 namespace {
@@ -256,8 +256,9 @@ class Server {
     if (question.contains("open")) return open(question);
     if (question.contains("take"))
       return {{"samples_s", bench_->take(question["take"].get<int>())}};
-    if (question.contains("close"))
-      return {{"row", to_json(bench_->close(question["close"].get<int>()))}};
+    if (question.contains("settle"))
+      return {{"row", to_json(bench_->settle(question["settle"].get<int>(),
+                                             question.at("ends").get<bool>()))}};
     return {{"row", to_json(bench_->measure(request_of(question, "measure")))}};
   }
 

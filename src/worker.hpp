@@ -50,7 +50,7 @@ class Worker {
   // Stands, as the workbench has them.
   Workbench::Opened open_stand(const std::string& variant, Scope scope, Timing timing);
   std::vector<double> take(int stand);
-  Row close_stand(int stand);
+  Row settle(int stand, bool ends);
 
  private:
   nlohmann::json ask(nlohmann::json question, double seconds);
