@@ -15,12 +15,19 @@
 namespace gdn {
 namespace {
 
+// The first instance of a variant, and no knobs: its id is its name.
+Variant plain(Variant variant) {
+  variant.instances.resize(1);
+  variant.instances[0].knobs.clear();
+  return variant;
+}
+
 using Fault = void (*)(const Problem& problem, const Tensors& tensors, int launch);
 
 // A variant that computes what is right and then does `fault`, which knows how often it was
 // launched.
 Variant faulty(const char* name, Fault fault) {
-  const Instance right = cpu::chunked().instances.front();
+  const Instance right = plain(cpu::chunked()).instances[0];
   Instance instance = right;
   instance.setup = [right, fault](const Problem& problem, const Tensors& tensors,
                                   void* workspace) -> Launch {
@@ -41,7 +48,7 @@ Variant faulty(const char* name, Fault fault) {
 
 // Right as long as it is checked before the timing; then it does nothing, very fast.
 Variant lazy() {
-  Variant variant = cpu::chunked();
+  Variant variant = plain(cpu::chunked());
   variant.name = "lazy";
   const Instance right = variant.instances.front();
   variant.instances[0].setup = [right](const Problem& problem, const Tensors& tensors,
@@ -61,7 +68,7 @@ Variant lazy() {
 void add(BFloat16& x, float amount) { x = to_bfloat16(to_float(x) + amount); }
 
 Variant knobs() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "knobs";
   Instance wide = variant.instances.front();
   wide.knobs = {{"threads", "512"}, {"width", "128"}};
@@ -72,14 +79,14 @@ Variant knobs() {
 }
 
 Variant picky() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "picky";
   variant.accepts = [](const Problem&) { return std::string("it likes no problem at all"); };
   return variant;
 }
 
 Variant greedy() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "greedy";
   variant.instances[0].workspace_bytes = [](const Problem&) { return std::size_t{1} << 60; };
   return variant;
@@ -87,7 +94,7 @@ Variant greedy() {
 
 std::vector<Variant> on_cpu() {
   return {
-      cpu::recurrent(),
+      plain(cpu::recurrent()),
       faulty("wrong", [](const Problem&, const Tensors& t, int) { add(t.output[300], 5); }),
       faulty("nan", [](const Problem&, const Tensors& t, int) { t.output[300] = {0x7FC0}; }),
       faulty("forgets_state",
@@ -122,7 +129,7 @@ std::vector<Variant> on_cpu() {
       knobs(),
       picky(),
       greedy(),
-      cpu::chunked(),
+      plain(cpu::chunked()),
   };
 }
 
