@@ -2,9 +2,11 @@
 // gdnbench_faulty in the place of kernels/ladder.cpp.
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -61,8 +63,19 @@ Variant lazy() {
   return variant;
 }
 
+constexpr const char* hanging = "hanging.pid";  // in the folder of the run
+
 [[noreturn]] void hang() {
+  std::ofstream(hanging) << getpid() << std::endl;
   while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+// Fails where the process that hung is still there, be it only as one that nobody waited for.
+void expect_alone() {
+  pid_t pid = 0;
+  std::ifstream(hanging) >> pid;
+  if (pid == 0) throw std::runtime_error("nothing has hung");
+  if (kill(pid, 0) == 0 || errno != ESRCH) throw std::runtime_error("what hung is still there");
 }
 
 void add(BFloat16& x, float amount) { x = to_bfloat16(to_float(x) + amount); }
@@ -126,6 +139,7 @@ std::vector<Variant> on_cpu() {
       faulty("crashes", [](const Problem&, const Tensors&, int) { std::raise(SIGSEGV); }),
       faulty("exits", [](const Problem&, const Tensors&, int) { std::_Exit(17); }),
       faulty("hangs", [](const Problem&, const Tensors&, int) { hang(); }),
+      faulty("alone", [](const Problem&, const Tensors&, int) { expect_alone(); }),
       knobs(),
       picky(),
       greedy(),

@@ -40,6 +40,7 @@ json row_of(const json& report, const std::string& variant, const std::string& s
   throw std::runtime_error("no row " + variant + " " + scope);
 }
 
+// A fault seen elsewhere: whether the cache was warm is not in the row.
 TEST(Run, DoesTheWholeJob) {
   Folder folder;
   const Ended ended =
@@ -78,6 +79,7 @@ TEST(Run, StandardOutputIsOnlyTheFormatAskedFor) {
   EXPECT_HAS(ended.err, "edge_lengths:tokens=65");
 }
 
+// A fault seen elsewhere: whether the cache was warm is not in the row.
 TEST(Run, GraphIsSkippedWithTheReason) {
   Folder folder;
   const Ended ended = run_program(
@@ -110,6 +112,17 @@ struct Refusal {
   std::vector<std::string> arguments;
   std::string message;
 };
+
+// A fault seen elsewhere: no CUPTI records, and another timer takes its place in silence.
+TEST(Usage, CuptiThatIsNotThereIsAnError) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool,
+      run_arguments({"--case", "edge_lengths:tokens=1", "--timer", "cupti", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 4);
+  EXPECT_HAS(ended.err, "--timer cupti: the CPU backend has only the clock");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r.json"));
+}
 
 TEST(Usage, BadCommandLinesAreRefusedWithExitCode4AndTheRemedy) {
   const std::vector<Refusal> refusals = {
@@ -288,6 +301,7 @@ TEST(Rounds, AreFreshProcessesAndOnlyOfRowsThatPass) {
   EXPECT_EQ(lines_of(folder / "r.json.jsonl"), expected);
 }
 
+// A fault seen elsewhere: one abort loses every result so far.
 // Each fault costs its own row, with the reason, and nothing else.
 TEST(Faults, EachCostsItsOwnRow) {
   Folder folder;
@@ -314,6 +328,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"crashes", "failed", "Segmentation fault"},
       {"exits", "failed", "exit code 17"},
       {"hangs", "failed", "no answer within 5 s"},
+      {"alone", "passed", ""},
       {"knobs:threads=64:width=128", "passed", ""},
       {"knobs:threads=512:width=128", "passed", ""},
       {"picky", "skipped", "likes no problem"},
@@ -329,6 +344,22 @@ TEST(Faults, EachCostsItsOwnRow) {
   }
 }
 
+// A fault seen elsewhere: a candidate that timed out still runs during the next one.
+TEST(Faults, AHangIsDeadBeforeTheNextRow) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, faulty_tool,
+      run_arguments({"--case", "edge_lengths:tokens=1", "--scope", "core", "--timing", "hot",
+                     "--variant", "hangs,alone", "--deadline", "3", "--json", "r.json"},
+                    "cpu", "0.1"));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json report = json::parse(read_file(folder / "r.json"));
+  EXPECT_EQ(row_of(report, "hangs", "core")["status"], "failed");
+  const json alone = row_of(report, "alone", "core");
+  EXPECT_EQ(alone["status"], "passed") << alone["reason"];
+}
+
+// A fault seen elsewhere: another kernel was timed than the one that is named.
 TEST(Faults, IdsAreFilters) {
   Folder folder;
   const auto rows = [&](const std::string& filter) {
@@ -428,6 +459,7 @@ void expect_20_kills_lose_nothing(const std::vector<std::string>& arguments, std
   EXPECT_EQ(kills, wanted_kills);
 }
 
+// A fault seen elsewhere: one abort loses every result so far.
 TEST(Resume, LosesAndDoublesNothingOver20Kills) {
   const std::size_t rows = 15 * 2 * 3;  // lengths, scopes, variants
   expect_20_kills_lose_nothing(
@@ -567,6 +599,7 @@ TEST(Profile, LaunchesOneCheckedInstance) {
   EXPECT_EQ(profile(faulty_tool, {"--case", one, "--variant", "tires"}).exit_code, 2);
 }
 
+// A fault seen elsewhere: compare exits with 0 on a regression.
 TEST(Compare, ExitCodesOfTheCommand) {
   Folder folder;
   ASSERT_EQ(run_program(folder, tool,
