@@ -16,6 +16,7 @@ std::vector<SelectedVariant> select_variants(const std::vector<std::string>& glo
   std::set<std::string> unused(globs.begin(), globs.end());
   for (const Variant& variant : ladder()) {
     if (variant.target != target) continue;
+    known.push_back(variant.name);
     for (const Instance& instance : variant.instances) {
       const std::string id = variant_id(variant, instance);
       known.push_back(id);

@@ -106,6 +106,7 @@ TEST(Compare, TheSameBuildAgainIsTheSame) {
   EXPECT_DOUBLE_EQ(comparison.confidence, 1 - 0.05 / 4);
 }
 
+// A fault seen elsewhere: compare exits with 0 on a regression.
 TEST(Compare, ThreePerCentSlowerIsARegression) {
   const Comparison comparison = compare_files("base.json", "slower.json");
   EXPECT_EQ(comparison.exit, Exit::regression);
@@ -120,6 +121,7 @@ TEST(Compare, ThreePerCentSlowerIsARegression) {
   EXPECT_NEAR(comparison.geomean, std::pow(1.03, 0.25), 1e-3);
 }
 
+// A fault seen elsewhere: compare fails when all got faster.
 TEST(Compare, GainsNeverFail) {
   const Comparison comparison = compare_files("base.json", "faster.json");
   EXPECT_EQ(comparison.exit, Exit::fine);
@@ -222,6 +224,7 @@ TEST(Compare, AnotherDeviceOrInputIsRefused) {
   EXPECT_TRUE(contains(comparison.warnings[0], "Another CPU"));
 }
 
+// A fault seen elsewhere: times with a warm and a cold cache stand side by side.
 TEST(Compare, WhatElseMakesTimesIncomparable) {
   const Row row = timed_row(around(1, 0.01));
   const auto refused = [&](auto change) {

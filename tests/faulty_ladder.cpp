@@ -2,9 +2,11 @@
 // gdnbench_faulty in the place of kernels/ladder.cpp.
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -15,12 +17,19 @@
 namespace gdn {
 namespace {
 
+// The first instance of a variant, and no knobs: its id is its name.
+Variant plain(Variant variant) {
+  variant.instances.resize(1);
+  variant.instances[0].knobs.clear();
+  return variant;
+}
+
 using Fault = void (*)(const Problem& problem, const Tensors& tensors, int launch);
 
 // A variant that computes what is right and then does `fault`, which knows how often it was
 // launched.
 Variant faulty(const char* name, Fault fault) {
-  const Instance right = cpu::chunked().instances.front();
+  const Instance right = plain(cpu::chunked()).instances[0];
   Instance instance = right;
   instance.setup = [right, fault](const Problem& problem, const Tensors& tensors,
                                   void* workspace) -> Launch {
@@ -41,7 +50,7 @@ Variant faulty(const char* name, Fault fault) {
 
 // Right as long as it is checked before the timing; then it does nothing, very fast.
 Variant lazy() {
-  Variant variant = cpu::chunked();
+  Variant variant = plain(cpu::chunked());
   variant.name = "lazy";
   const Instance right = variant.instances.front();
   variant.instances[0].setup = [right](const Problem& problem, const Tensors& tensors,
@@ -54,14 +63,25 @@ Variant lazy() {
   return variant;
 }
 
+constexpr const char* hanging = "hanging.pid";  // in the folder of the run
+
 [[noreturn]] void hang() {
+  std::ofstream(hanging) << getpid() << std::endl;
   while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+// Fails where the process that hung is still there, be it only as one that nobody waited for.
+void expect_alone() {
+  pid_t pid = 0;
+  std::ifstream(hanging) >> pid;
+  if (pid == 0) throw std::runtime_error("nothing has hung");
+  if (kill(pid, 0) == 0 || errno != ESRCH) throw std::runtime_error("what hung is still there");
 }
 
 void add(BFloat16& x, float amount) { x = to_bfloat16(to_float(x) + amount); }
 
 Variant knobs() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "knobs";
   Instance wide = variant.instances.front();
   wide.knobs = {{"threads", "512"}, {"width", "128"}};
@@ -72,14 +92,14 @@ Variant knobs() {
 }
 
 Variant picky() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "picky";
   variant.accepts = [](const Problem&) { return std::string("it likes no problem at all"); };
   return variant;
 }
 
 Variant greedy() {
-  Variant variant = cpu::xform();
+  Variant variant = plain(cpu::xform());
   variant.name = "greedy";
   variant.instances[0].workspace_bytes = [](const Problem&) { return std::size_t{1} << 60; };
   return variant;
@@ -87,7 +107,7 @@ Variant greedy() {
 
 std::vector<Variant> on_cpu() {
   return {
-      cpu::recurrent(),
+      plain(cpu::recurrent()),
       faulty("wrong", [](const Problem&, const Tensors& t, int) { add(t.output[300], 5); }),
       faulty("nan", [](const Problem&, const Tensors& t, int) { t.output[300] = {0x7FC0}; }),
       faulty("forgets_state",
@@ -119,10 +139,11 @@ std::vector<Variant> on_cpu() {
       faulty("crashes", [](const Problem&, const Tensors&, int) { std::raise(SIGSEGV); }),
       faulty("exits", [](const Problem&, const Tensors&, int) { std::_Exit(17); }),
       faulty("hangs", [](const Problem&, const Tensors&, int) { hang(); }),
+      faulty("alone", [](const Problem&, const Tensors&, int) { expect_alone(); }),
       knobs(),
       picky(),
       greedy(),
-      cpu::chunked(),
+      plain(cpu::chunked()),
   };
 }
 

@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::chunked;
+using test::each_first;
 using test::Ended;
 using test::faulty_tool;
 using test::Folder;
@@ -251,7 +253,8 @@ TEST(Resume, RefusesACaseThatHasChanged) {
   Folder folder;
   write_text(folder / "t.yaml", mine);
   const std::string run =
-      "$T run --backend cpu --timeout 2 --max-noise 1000 --case t.yaml --json r.json";
+      std::string("$T run --variant '") + each_first +
+      "' --backend cpu --timeout 2 --max-noise 1000 --case t.yaml --json r.json";
   ASSERT_EQ(run_shell(folder, run).exit_code, 0);
   unfinish(folder / "r.json.jsonl", 2);
   const std::string journal = read_file(folder / "r.json.jsonl");
@@ -271,7 +274,7 @@ TEST(Resume, RefusesInputsThatHaveChanged) {
   ASSERT_EQ(run_shell(folder,
                       "$T inputs --case edge_lengths:tokens=1 -o in.st && "
                       "$T run --backend cpu --timeout 2 --max-noise 1000 --inputs in.st "
-                      "--variant chunked --json r.json && mkdir d")
+                      "--variant recurrent:threads=all --json r.json && mkdir d")
                 .exit_code,
             0);
   unfinish(folder / "r.json.jsonl", 1);
@@ -295,7 +298,7 @@ TEST(Resume, TakesEveryOptionFromTheJournal) {
   const Ended ended = run_shell(folder, "$T run --resume r.json.jsonl --csv r.csv");
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_HAS(ended.out, "Lab score");
-  EXPECT_TRUE(fs::exists(folder / "dumped/edge_lengths:tokens=1.chunked.core.safetensors"));
+  EXPECT_TRUE(fs::exists(folder / "dumped/edge_lengths:tokens=1." + chunked + ".core.safetensors"));
   EXPECT_HAS(read_file(folder / "r.csv"), "chunked");
 }
 
@@ -341,13 +344,14 @@ TEST(Streams, EscapesAreForTerminalsThatKnowThem) {
     const Ended ended =
         run_shell(folder, environment + " " + program +
                               " run --backend cpu --timeout 2 --max-noise 1000 --min-samples 6"
-                              " --case edge_lengths:tokens=1 --scope core");
+                              " --case edge_lengths:tokens=1 --scope core --variant '" +
+                              each_first + "'");
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     return ended;
   };
   const Ended able = run("TERM=xterm NO_COLOR=", on_terminal);
   EXPECT_HAS(able.out, "\033[32m");
-  EXPECT_HAS(able.err, "\r\033[K[1/3] edge_lengths:tokens=1  recurrent \r\033[K");  // 39 columns
+  EXPECT_HAS(able.err, "\r\033[K[1/3] edge_lengths:tokens=1  recurrent:\r\033[K");  // 39 columns
   EXPECT_FALSE(has(able.err, "passed")) << able.err;
   const Ended plain = run("TERM=xterm NO_COLOR=1", on_terminal);
   EXPECT_FALSE(has(plain.out, "\033")) << plain.out;
@@ -356,7 +360,8 @@ TEST(Streams, EscapesAreForTerminalsThatKnowThem) {
        {run("TERM=dumb NO_COLOR=", on_terminal), run("TERM= NO_COLOR=", on_terminal),
         run("TERM=xterm NO_COLOR=", tool)}) {
     EXPECT_FALSE(has(without.out + without.err, "\033")) << without.out << without.err;
-    EXPECT_HAS(without.err, "[3/3] edge_lengths:tokens=1 xform core cold: passed");
+    EXPECT_HAS(without.err,
+               "[3/3] edge_lengths:tokens=1 xform:chunk=64:threads=all core cold: passed");
   }
 }
 
@@ -381,7 +386,7 @@ TEST(Selection, ScopesAndTimingsCountOnce) {
   Folder folder;
   const Ended ended = run_program(
       folder, tool,
-      run_arguments({"--case", "edge_lengths:tokens=1", "--variant", "chunked", "--scope",
+      run_arguments({"--case", "edge_lengths:tokens=1", "--variant", chunked, "--scope",
                      "core,core", "--scope", "core", "--timing", "hot,cold,hot", "--json", "-"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   std::vector<std::string> timings;
@@ -399,7 +404,7 @@ TEST(Selection, ACaseThatIsTooLargeSkipsItsOwnRows) {
   const std::string run = in_folder + "$T run --backend cpu --timeout 2 --max-noise 1000 ";
   EXPECT_HAS(run_shell(folder, in_folder + "$T list cases").out, "huge");
   const Ended all =
-      run_shell(folder, run + "--variant chunked --scope core --case '*' --json r.json");
+      run_shell(folder, run + "--variant " + chunked + " --scope core --case '*' --json r.json");
   EXPECT_EQ(all.exit_code, 0) << all.err;
   const std::vector<Row> rows = read_report(folder / "r.json").rows;
   ASSERT_EQ(rows.size(), 2u);

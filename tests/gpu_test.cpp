@@ -2,11 +2,15 @@
 // skips itself where there is no CUDA device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 
 #include "kernels/prepare/hash.hpp"
 #include "src/cuda.hpp"
+#include "src/surroundings.hpp"
+#include "src/timer_cuda.hpp"
 #include "src/timer_kernels.hpp"
 #include "src/variant_select.hpp"
 #include "src/workbench.hpp"
@@ -119,6 +123,7 @@ TEST_F(Cuda, OracleAgreesWithTheCpuTo1e12) {
   }
 }
 
+// A fault seen elsewhere: whether the cache was warm is not in the row.
 TEST_F(Cuda, EveryTimingModeMeasuresAndChecks) {
   const std::vector<Case> cases = select_cases({"short_tail_state"}, {}, SIZE_MAX);
   Workbench bench(test::gpu(), cases[0], nullptr);
@@ -144,6 +149,99 @@ TEST_F(Cuda, EveryTimingModeMeasuresAndChecks) {
           EXPECT_EQ(of["local_bytes"], 0) << stage << " uses local memory";
       }
   }
+}
+
+void launch_empty(Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); }
+
+// A fault seen elsewhere: the flush of the cache is counted inside the timed window.
+// A fault seen elsewhere: hot runs disturb cold ones.
+// An empty kernel is far shorter than a flush: what is compared is whether there was one before
+// each cold sample, also after hot ones, and on which side of the window.
+TEST_F(Cuda, AFlushIsBeforeEachColdSampleAndNotInIt) {
+  if (!profiler_in(surroundings_of_this_process()).empty())
+    GTEST_SKIP() << "a sanitizer makes the kernel long";
+  const std::unique_ptr<Sampler> hot = test::gpu().sampler(Timing::hot, launch_empty);
+  const std::unique_ptr<Sampler> cold = test::gpu().sampler(Timing::cold, launch_empty);
+  const std::size_t bytes = 4 * test::gpu().device().cache_bytes;
+  const Memory room = test::gpu().allocate(bytes);
+  const std::unique_ptr<Sampler> flush = test::gpu().sampler(Timing::hot, [&](Stream stream) {
+    must(cudaMemsetAsync(room.get(), 0, bytes, static_cast<cudaStream_t>(stream)), "flush");
+  });
+  std::vector<double> hot_s, cold_s, flush_s;
+  flush->take(flush_s);
+  const double flush_time_s = *std::ranges::min_element(flush_s);
+  for (int i = 0; i < 5; ++i) {
+    hot->take(hot_s);
+    const auto start = std::chrono::steady_clock::now();
+    cold->take(cold_s);
+    const std::chrono::duration<double> around = std::chrono::steady_clock::now() - start;
+    EXPECT_GT(around.count(), 0.5 * queue_length * flush_time_s);
+  }
+  EXPECT_LT(*std::ranges::min_element(cold_s), 0.5 * flush_time_s);
+}
+
+// A fault seen elsewhere: settings of persisting lines leak from one kernel into the next.
+TEST_F(Cuda, AnAccessPolicyEndsWithItsInstance) {
+  const Memory room = test::gpu().allocate(1 << 20);
+  cudaAccessPolicyWindow seen{};
+  const auto look = [&](Stream stream) {
+    cudaStreamAttrValue value{};
+    must(cudaStreamGetAttribute(static_cast<cudaStream_t>(stream),
+                                cudaStreamAttributeAccessPolicyWindow, &value),
+         "cudaStreamGetAttribute");
+    seen = value.accessPolicyWindow;
+    launch_empty(stream);
+  };
+  const auto persist = [&](Stream stream) {
+    cudaStreamAttrValue value{};
+    value.accessPolicyWindow = {.base_ptr = room.get(),
+                                .num_bytes = 1 << 20,
+                                .hitRatio = 1,
+                                .hitProp = cudaAccessPropertyPersisting,
+                                .missProp = cudaAccessPropertyStreaming};
+    must(cudaStreamSetAttribute(static_cast<cudaStream_t>(stream),
+                                cudaStreamAttributeAccessPolicyWindow, &value),
+         "cudaStreamSetAttribute");
+    look(stream);
+  };
+  std::vector<double> samples;
+  test::gpu().sampler(Timing::hot, persist)->take(samples);
+  if (seen.num_bytes == 0) GTEST_SKIP() << "this device keeps no lines";
+  test::gpu().sampler(Timing::hot, look)->take(samples);
+  EXPECT_EQ(seen.num_bytes, 0U);
+  test::gpu().sampler(Timing::hot, persist)->take(samples);
+  EXPECT_NE(seen.num_bytes, 0U);
+  test::gpu().kernel_pass(Timing::hot, look, {{.name = "look"}});
+  if (test::gpu().fingerprint()["cupti"] == "") {
+    EXPECT_EQ(seen.num_bytes, 0U);
+  }
+}
+
+// A fault seen elsewhere: another kernel was timed than the one that is named.
+TEST_F(Cuda, AKernelThatIsNoStageIsNamedAndFlagged) {
+  const KernelPass pass = test::gpu().kernel_pass(Timing::hot, launch_empty, {{.name = "core"}});
+  if (!pass.obstacle.empty()) GTEST_SKIP() << pass.obstacle;
+  ASSERT_EQ(pass.kernels.size(), 1U);
+  EXPECT_NE(pass.kernels[0].name.find("empty"), std::string::npos) << pass.kernels[0].name;
+  EXPECT_EQ(pass.flags, std::vector<std::string>{"unknown_kernel"});
+}
+
+// A fault seen elsewhere: no CUPTI records, and events take their place in silence.
+TEST_F(Cuda, NoRecordsAreFlagged) {
+  const auto pass_of = [](const char* timer) {
+    return make_backend({.name = "cuda", .timer = timer})
+        ->kernel_pass(Timing::hot, launch_empty, {{.name = "core"}});
+  };
+  const KernelPass without = pass_of("events");
+  EXPECT_EQ(without.flags, std::vector<std::string>{"events_only"});
+  EXPECT_NE(without.obstacle, "");
+  setenv("GDNBENCH_CUPTI", GDNBENCH_FAKE_CUPTI, 1);  // which records nothing
+  const KernelPass blind = pass_of("auto");
+  unsetenv("GDNBENCH_CUPTI");
+  EXPECT_FALSE(blind.span_s);
+  EXPECT_NE(blind.obstacle, "");
+  const bool tried = profiler_in(surroundings_of_this_process()).empty();
+  EXPECT_EQ(blind.flags, std::vector<std::string>{tried ? "cupti_failed" : "events_only"});
 }
 
 // The timer's gate by itself: under a sanitizer the tool goes without it, so that one meets the

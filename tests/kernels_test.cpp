@@ -36,7 +36,7 @@ std::vector<Rung> rungs() {
   return all;
 }
 
-// "Cpu_chunked", "Cuda_baseline_stages_3"
+// "Cpu_recurrent_threads_all", "Cuda_baseline_stages_3"
 std::string test_name(const testing::TestParamInfo<Rung>& info) {
   std::string name = info.param.variant->target == Target::cuda ? "Cuda_" : "Cpu_";
   for (const char c : variant_id(*info.param.variant, *info.param.instance))

@@ -94,6 +94,7 @@ TEST(ActivityTimes, SpanOfKernelsThatOverlap) {
   EXPECT_DOUBLE_EQ(times_of({{kernel("a", 0, 50), kernel("b", 10, 20)}}).span_s, 50e-6);
 }
 
+// A fault seen elsewhere: another kernel was timed than the one that is named.
 TEST(ActivityTimes, RunsThatDifferAreAnError) {
   EXPECT_THROW(times_of({}), ActivityError);
   EXPECT_THROW(times_of({{}}), ActivityError);
@@ -155,6 +156,7 @@ TEST_F(FakeLibrary, IsUsableAndLeftDetached) {
   EXPECT_EQ(fake->finalized, 1);
 }
 
+// A fault seen elsewhere: no CUPTI records, and events take their place in silence.
 TEST_F(FakeLibrary, ObstaclesNameTheRemedy) {
   fake->subscribe_result = 39;
   EXPECT_HAS(cupti_state().obstacle, "held by another tool");
@@ -178,6 +180,7 @@ TEST_F(FakeLibrary, IsNotTouchedUnderAProfiler) {
   EXPECT_EQ(fake->finalized, 0);
 }
 
+// A fault seen elsewhere: another kernel was timed than the one that is named.
 TEST_F(FakeLibrary, RecordsAreThoseOfTheWorkInOrderOfStart) {
   ActivityPass pass;
   fake->pending = {{"before", 1, 2}};
@@ -198,6 +201,7 @@ TEST_F(FakeLibrary, RecordsAreThoseOfTheWorkInOrderOfStart) {
   EXPECT_EQ(activities[2].name, "second");
 }
 
+// A fault seen elsewhere: no CUPTI records, and events take their place in silence.
 TEST_F(FakeLibrary, WhatIsMissingIsAnError) {
   EXPECT_EQ(error_of({{"a", 1, 2}}, 1), "");
   EXPECT_HAS(error_of({}, 1), "recorded 0 kernels of 1");
@@ -217,6 +221,7 @@ TEST_F(FakeLibrary, OnePassAtATime) {
   EXPECT_THROW(ActivityPass(), ActivityError);
 }
 
+// A fault seen elsewhere: the flush of the cache is counted inside the timed window.
 TEST_F(FakeLibrary, TheWholePass) {
   std::uint64_t round = 0;
   const auto repeat = [&] {

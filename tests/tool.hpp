@@ -14,6 +14,10 @@ inline constexpr const char* tool = GDNBENCH_TOOL;
 inline constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
 inline constexpr const char* on_terminal = GDNBENCH_ON_TERMINAL;
 
+// One configuration of a variant, and one of each variant of the CPU, the first: for --variant.
+inline constexpr const char* chunked = "chunked:chunk=64:threads=all";
+inline constexpr const char* each_first = "recurrent:threads=all,*:chunk=64:threads=all";
+
 // A quick run: 6 samples a row, however noisy, and however slow the build is that takes them.
 inline std::vector<std::string> run_arguments(const std::vector<std::string>& more,
                                               const std::string& backend = "cpu",
@@ -28,7 +32,8 @@ inline std::vector<std::string> run_arguments(const std::vector<std::string>& mo
 inline Ended run_shell(const Folder& folder, const std::string& line) {
   const std::string quick = std::string(tool) +
                             " run --backend cpu --timeout 2 --max-noise 1000 --min-samples 6"
-                            " --case edge_lengths:tokens=1 --variant chunked --scope core";
+                            " --case edge_lengths:tokens=1 --scope core --variant " +
+                            chunked;
   return run_program(folder, "/bin/sh",
                      {"-c", "T='" + std::string(tool) + "'; RUN='" + quick + "'; " + line});
 }

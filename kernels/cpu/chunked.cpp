@@ -1,9 +1,11 @@
-// 64 tokens at a time in the residual form (form 4 of kernels/README.md), so that the work is
-// matrix products:
+// 64, 32 or 16 tokens at a time in the residual form (form 4 of kernels/README.md), so that the
+// work is matrix products:
 //   R  = V − Γ K S                                    what the state does not yet know
 //   V̂  = A B R
 //   O  = scale (Γ Q S + tril(Q Kᵀ ∘ exp(g_i − g_j)) V̂)
 //   S' = γ_C S + Kᵀ diag(exp(g_C − g)) V̂
+// Fewer tokens a step (the knob `chunk`) have less to do with one another, the products by A and by
+// the scores, and go more often through the state of 64 KiB.
 #include "kernels/cpu/chunk.hpp"
 #include "kernels/cpu/cpu.hpp"
 
@@ -36,13 +38,13 @@ void step_through(const ChunkView& view, State& S) {
 Variant chunked() {
   return {.name = "chunked",
           .idea =
-              "64 tokens at a time in the residual form: matrix products instead of passes "
-              "over the state.",
+              "A chunk at a time in the residual form: matrix products instead of passes over "
+              "the state.",
           .target = Target::cpu,
           .scopes = {Scope::core},
           .needs = nullptr,
           .accepts = nullptr,
-          .instances = chain_instance("chunked", step_through)};
+          .instances = chunk_instances("chunked", step_through)};
 }
 
 }  // namespace gdn::cpu

@@ -1,7 +1,8 @@
 // The definition, token by token and head by head (form 1 of kernels/README.md):
 //   S ← α S;  S ← S + β kᵀ (v − k S);  o = scale · q S
 // 4 passes over a state of 64 KiB for every token: it lives in the second-level cache, and that is
-// what the time goes to. It serves both scopes from raw_g, since it needs neither g nor A.
+// what the time goes to: where threads share that cache, half of them (the knob `threads`) may be
+// as fast. It serves both scopes from raw_g, since it needs neither g nor A.
 #include "kernels/cpu/chunk.hpp"
 #include "kernels/cpu/cpu.hpp"
 
@@ -34,7 +35,7 @@ Variant recurrent() {
       .scopes = {Scope::core, Scope::forward},
       .needs = nullptr,
       .accepts = nullptr,
-      .instances = chain_instance("recurrent", step_through)};
+      .instances = chain_instances("recurrent", step_through)};
 }
 
 }  // namespace gdn::cpu

@@ -5,6 +5,8 @@
 //   R  = V − Γ K S
 //   O  = scale (Γ Q S + P' R)
 //   S' = γ_C S + Xᵀ R
+// Fewer tokens a step (the knob `chunk`) make X and P' cheaper, and go more often through the state
+// of 64 KiB.
 #include "kernels/cpu/chunk.hpp"
 #include "kernels/cpu/cpu.hpp"
 
@@ -45,7 +47,7 @@ Variant xform() {
           .scopes = {Scope::core},
           .needs = nullptr,
           .accepts = nullptr,
-          .instances = chain_instance("xform", step_through)};
+          .instances = chunk_instances("xform", step_through)};
 }
 
 }  // namespace gdn::cpu
