@@ -33,6 +33,10 @@ class Evaluator {
   // next evaluate() says.
   virtual Pairs pair(const std::string& a, const std::string& b, const PairPlan& plan,
                      double noise_floor) = 0;
+
+  // Seconds that the answers so far have cost, set-up included: what a time limit is about. An
+  // answer from a record costs what it cost then.
+  virtual double spent_s() const = 0;
 };
 
 }  // namespace gdn
