@@ -332,26 +332,10 @@ std::vector<SelectedVariant> in_ladder_order(std::vector<SelectedVariant> candid
   return candidates;
 }
 
-std::vector<SelectedVariant> read_spaces(const std::string& file, Target target) {
-  if (!file.empty()) {
-    auto candidates = parse_space(read_yaml_file(file), file, target, ladder());
-    if (!candidates)
-      throw UserError(
-          fmt::format("--space {}: it is for the other target; this backend is {} "
-                      "(--backend)",
-                      file, name_of(target)));
-    return *candidates;
-  }
-  const std::filesystem::path folder = folder_named("tuning", "GDNBENCH_TUNING", "search spaces");
-  std::vector<SelectedVariant> all;
-  for (const auto& path : yaml_files_in(folder))
-    if (const auto candidates =
-            parse_space(read_yaml_file(path.string()), path.string(), target, ladder()))
-      std::ranges::copy(*candidates, std::back_inserter(all));
-  if (all.empty())
-    throw UserError(fmt::format("{}: no search space for the {} backend; give one with --space",
-                                folder.string(), name_of(target)));
-  return in_ladder_order(std::move(all));
+std::vector<std::string> ids_of(const std::vector<SelectedVariant>& selected) {
+  std::vector<std::string> ids;
+  for (const SelectedVariant& s : selected) ids.push_back(variant_id(*s.variant, *s.instance));
+  return ids;
 }
 
 }  // namespace
@@ -375,28 +359,46 @@ std::optional<std::vector<SelectedVariant>> parse_space(std::string_view yaml,
   return in_ladder_order(std::move(candidates));
 }
 
-std::vector<SelectedVariant> search_space(const std::string& file, Target target,
-                                          const std::vector<std::string>& globs) {
-  const std::vector<SelectedVariant> all = read_spaces(file, target);
-  std::vector<SelectedVariant> selected;
-  std::vector<std::string> known;
+std::vector<std::string> search_space(const std::string& file, Target target) {
+  if (!file.empty()) {
+    auto candidates = parse_space(read_yaml_file(file), file, target, ladder());
+    if (!candidates)
+      throw UserError(
+          fmt::format("--space {}: it is for the other target; this backend is {} "
+                      "(--backend)",
+                      file, name_of(target)));
+    return ids_of(*candidates);
+  }
+  const std::filesystem::path folder = folder_named("tuning", "GDNBENCH_TUNING", "search spaces");
+  std::vector<SelectedVariant> all;
+  for (const auto& path : yaml_files_in(folder))
+    if (const auto candidates =
+            parse_space(read_yaml_file(path.string()), path.string(), target, ladder()))
+      std::ranges::copy(*candidates, std::back_inserter(all));
+  if (all.empty())
+    throw UserError(fmt::format("{}: no search space for the {} backend; give one with --space",
+                                folder.string(), name_of(target)));
+  return ids_of(in_ladder_order(std::move(all)));
+}
+
+std::vector<std::string> meant_by(const std::vector<std::string>& globs,
+                                  const std::vector<std::string>& candidates) {
+  if (globs.empty()) return candidates;
+  std::vector<std::string> selected;
   std::set<std::string> unused(globs.begin(), globs.end());
-  for (const SelectedVariant& s : all) {
-    const std::string id = variant_id(*s.variant, *s.instance);
-    known.push_back(id);
-    bool wanted = globs.empty();
+  for (const std::string& id : candidates) {
+    bool wanted = false;
     for (const std::string& glob : globs)
-      if (glob == s.variant->name || matches_glob(glob, id)) {
+      if (glob == id.substr(0, id.find(':')) || matches_glob(glob, id)) {
         wanted = true;
         unused.erase(glob);
       }
-    if (wanted) selected.push_back(s);
+    if (wanted) selected.push_back(id);
   }
   if (!unused.empty())
     throw UserError(fmt::format(
-        "--variant {}: the search space has no such candidate{}; `gdnbench tune --dry-run` shows "
-        "them",
-        *unused.begin(), did_you_mean(*unused.begin(), known)));
+        "--variant {}: there is no such candidate{}; `gdnbench tune --dry-run` shows them",
+        *unused.begin(), did_you_mean(*unused.begin(), candidates)));
   return selected;
 }
 

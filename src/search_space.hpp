@@ -30,10 +30,13 @@ std::optional<std::vector<SelectedVariant>> parse_space(std::string_view yaml,
                                                         const std::string& source, Target target,
                                                         std::span<const Variant> ladder);
 
-// The candidates of a space file, or, where `file` is "", of all files of the tuning folder that
-// are for the target: those that a glob of --variant means (see select_variants), or all. Throws
-// UserError where there are none.
-std::vector<SelectedVariant> search_space(const std::string& file, Target target,
-                                          const std::vector<std::string>& globs);
+// The ids of the candidates of a space file, or, where `file` is "", of all files of the tuning
+// folder that are for the target. Throws UserError where there are none.
+std::vector<std::string> search_space(const std::string& file, Target target);
+
+// Of the candidates those that the globs of --variant mean, as of a run (see select_variants).
+// Throws UserError, with a suggestion, for a glob that means none.
+std::vector<std::string> meant_by(const std::vector<std::string>& globs,
+                                  const std::vector<std::string>& candidates);
 
 }  // namespace gdn

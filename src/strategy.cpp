@@ -147,6 +147,12 @@ class Search {
     return numbers;
   }
 
+  // Up to where the interval of another one may begin that is as good, but for a difference that
+  // does not matter: samples of two are taken at two times, between which a machine drifts.
+  double as_good_as(std::size_t best) const {
+    return known_[best].high_s * (1 + plan_.pairs.difference_percent / 100);
+  }
+
   // In an order drawn by the seed, so that chance decides whom a limit leaves out.
   void race() {
     Numbers alive = shuffled();
@@ -158,7 +164,7 @@ class Search {
           alive, [&](std::size_t c) { return known_[c].fully || known_[c].exhausted; });
       if (alive.size() <= most_finalists || done) break;
       const std::size_t half = std::max((alive.size() + 1) / 2, most_finalists);
-      const double last_s = known_[alive[half - 1]].high_s;
+      const double last_s = std::max(known_[alive[half - 1]].high_s, as_good_as(alive[0]));
       const auto told_apart = [&](std::size_t c) { return known_[c].low_s > last_s; };
       alive.erase(std::remove_if(alive.begin() + static_cast<std::ptrdiff_t>(half), alive.end(),
                                  told_apart),
@@ -262,13 +268,12 @@ class Search {
     return numbers;
   }
 
-  // Those whose interval overlaps that of the fastest.
+  // The fastest, and those that may be as good.
   Numbers finalists() const {
     Numbers numbers = ranked(in_order());
     if (numbers.empty()) return numbers;
-    const double best_s = known_[numbers[0]].high_s;
-    std::erase_if(numbers,
-                  [&](std::size_t c) { return c != numbers[0] && known_[c].low_s > best_s; });
+    const double best_s = as_good_as(numbers[0]);
+    std::erase_if(numbers, [&](std::size_t c) { return known_[c].low_s > best_s; });
     numbers.resize(std::min(numbers.size(), most_finalists));
     return numbers;
   }
@@ -310,7 +315,8 @@ class Search {
       }
       const Ratio ratio =
           ratio_of_medians(of_winner, thin(known_[c].samples_s, kept_samples), confidence);
-      const bool is_slower = ratio.interval && ratio.interval->first > 1;
+      const bool is_slower =
+          ratio.interval && ratio.interval->first > 1 + plan_.pairs.difference_percent / 200;
       (is_slower ? outcome.slower : outcome.tied)
           .push_back({ids_[c], ratio.value, ratio.interval, false});
     }

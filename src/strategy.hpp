@@ -70,7 +70,9 @@ std::string_view name_of(Limit limit);  // "", "max-evals", "time-limit"
 struct Outcome {
   std::string winner;                 // "" where no candidate has passed
   std::optional<TimeSummary> time_s;  // of the winner, from its samples
-  std::vector<Rival> tied;    // not told from the winner, fastest first; same or inconclusive
+  // Not told from the winner: in pairs same or inconclusive; without pairs, slower by less than
+  // half of the difference that matters.
+  std::vector<Rival> tied;    // fastest first
   std::vector<Rival> slower;  // fastest first
   std::vector<Loser> out;     // failed, incorrect, skipped
   // How complete the search was.

@@ -313,6 +313,28 @@ Json to_json(const TuningProblem& problem) {
           {"timing", name_of(problem.timing)}};
 }
 
+TuningProblem problem_from_json(const Json& json) {
+  const Field field(json);
+  TuningProblem problem;
+  problem.c.name = field["case"].text();
+  Problem& shape = problem.c.problem;
+  for (const Field& length : field["lengths"].items())
+    shape.offsets.push_back(shape.offsets.back() + length.count<std::int32_t>());
+  shape.query_heads = field["query_heads"].count<int>();
+  shape.value_heads = field["value_heads"].count<int>();
+  shape.initial_state = field["initial_state"].truth();
+  Recipe& recipe = problem.c.recipe;
+  const auto gates = std::ranges::find(gates_names, field["gates"].text());
+  if (gates == gates_names.end()) field["gates"].refuse("no profile of gates");
+  recipe.gates = static_cast<Gates>(gates - gates_names.begin());
+  recipe.beta_max = field["beta_max"].count<int>();
+  recipe.seed = field["seed"].count<std::uint64_t>();
+  problem.scope = field["scope"].one_of(std::array{Scope::core, Scope::forward});
+  problem.timing =
+      field["timing"].one_of(std::array{Timing::cold, Timing::hot, Timing::graph, Timing::lab});
+  return problem;
+}
+
 std::map<std::string, Evaluation> RecordedProblem::evaluations() const {
   std::map<std::string, Evaluation> all;
   for (const Answer& answer : answers) add(all[answer.candidate], answer);

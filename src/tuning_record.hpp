@@ -37,6 +37,7 @@ struct TuningProblem {
 // {"case", "lengths": [tokens of each sequence], "query_heads", "value_heads", "initial_state",
 // "gates", "beta_max", "seed", "scope", "timing"}: equal for equal problems.
 nlohmann::json to_json(const TuningProblem& problem);
+TuningProblem problem_from_json(const nlohmann::json& json);  // throws UserError
 
 // What a call of evaluate() added.
 struct Answer {

@@ -83,7 +83,7 @@ TEST(SearchSpace, OfTheProjectIsEveryInstanceThatCanBeHad) {
   EXPECT_FALSE(parse_space(yaml, "cuda.yaml", Target::cpu, ladder));
   for (const Target target : {Target::cpu, Target::cuda})
     if (std::ranges::find(gdn::ladder(), target, &Variant::target) != gdn::ladder().end()) {
-      EXPECT_FALSE(search_space("", target, {}).empty());
+      EXPECT_FALSE(search_space("", target).empty());
     }
 }
 
@@ -190,12 +190,16 @@ TEST(SearchSpace, IsRefusedAtTheExactPlace) {
 }
 
 TEST(SearchSpace, GlobsSelectCandidates) {
-  EXPECT_EQ(ids_of(search_space("", Target::cpu, {"x*"})), Ids{"xform"});
+  const Ids all = {"fused:stages=2", "wide:stages=1:threads=256", "wide:stages=2:threads=256"};
+  EXPECT_EQ(meant_by({}, all), all);
+  EXPECT_EQ(meant_by({"wide"}, all), (Ids{all[1], all[2]}));
+  EXPECT_EQ(meant_by({"*stages=2*"}, all), (Ids{all[0], all[2]}));
+  EXPECT_EQ(meant_by({"wide:stages=1*", "fused"}, all), (Ids{all[0], all[1]}));
   try {
-    search_space("", Target::cpu, {"chunkd"});
+    meant_by({"fused:stage=2"}, all);
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_TRUE(std::string(e.what()).find("did you mean \"chunked\"?") != std::string::npos)
+    EXPECT_TRUE(std::string(e.what()).find("did you mean \"fused:stages=2\"?") != std::string::npos)
         << e.what();
   }
 }
