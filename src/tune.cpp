@@ -98,47 +98,40 @@ void require_outputs_of(const TuneOptions& options) {
                            {"the record", options.measured.resume + options.record}});
 }
 
+// Two candidates are paired for two fifths of the time in which one is sampled: 2 s as a rule.
 SearchPlan plan_of(const TuneOptions& options, double spent_s) {
+  const double pairs_s = 0.4 * options.measured.worker.sampling.timeout_s;
   SearchPlan plan = {.strategy = options.strategy,
                      .seed = options.seed,
                      .sampling = options.measured.worker.sampling,
-                     .pairs = {.seed = options.seed}};
+                     .pairs = {.timeout_s = pairs_s, .seed = options.seed}};
   if (options.max_evals) plan.max_evaluations = *options.max_evals;
   if (options.time_limit_s) plan.time_limit_s = *options.time_limit_s - spent_s;
   return plan;
 }
 
-// Shows what is asked and keeps what was answered.
+// Keeps what was answered, and shows it where there is a progress to be seen.
 class Watched : public Evaluator {
  public:
-  Watched(Evaluator& inner, SearchProgress& progress) : inner_(inner), progress_(progress) {}
+  Watched(Evaluator& inner, SearchProgress* progress) : inner_(inner), progress_(progress) {}
 
   const Evaluation& evaluate(const std::string& candidate, std::size_t samples) override {
-    progress_.doing(candidate);
+    if (progress_ != nullptr) progress_->doing(candidate);
     const Evaluation& now = inner_.evaluate(candidate, samples);
-    Evaluation& seen = evaluations_[candidate];
-    const bool is_new = seen.setup_s == 0 && seen.samples_s.empty();
-    if (!is_new && seen.status == now.status && seen.samples_s.size() == now.samples_s.size())
-      return now;
-    seen = now;
-    const bool timed = now.status == Status::passed && !now.samples_s.empty();
-    const double median_s = timed ? median(now.samples_s) : 0;
-    if (timed && (best_s_ == 0 || median_s < best_s_)) {
-      best_s_ = median_s;
-      progress_.best(fmt::format("{} {}", candidate, format_time(median_s)));
-    }
-    progress_.finished(candidate, timed ? fmt::format("{} of {} samples", format_time(median_s),
-                                                      now.samples_s.size())
-                                        : fmt::format("{}, {}", name_of(now.status), now.reason));
+    const auto [seen, is_new] = evaluations_.try_emplace(candidate);
+    const bool changed = is_new || seen->second.status != now.status ||
+                         seen->second.samples_s.size() != now.samples_s.size();
+    if (changed) seen->second = now;
+    if (changed && progress_ != nullptr) show(candidate, now);
     return now;
   }
 
   Pairs pair(const std::string& a, const std::string& b, const PairPlan& plan,
              double noise_floor) override {
     const std::string what = fmt::format("{} against {}", b, a);
-    progress_.doing(what);
+    if (progress_ != nullptr) progress_->doing(what);
     Pairs pairs = inner_.pair(a, b, plan, noise_floor);
-    progress_.finished(what, fmt::format("{} pairs", pairs.a_s.size()));
+    if (progress_ != nullptr) progress_->finished(what, fmt::format("{} pairs", pairs.a_s.size()));
     return pairs;
   }
 
@@ -147,15 +140,30 @@ class Watched : public Evaluator {
   std::map<std::string, Evaluation> take() { return std::move(evaluations_); }
 
  private:
+  void show(const std::string& candidate, const Evaluation& now) {
+    medians_s_.erase(candidate);
+    std::string outcome = fmt::format("{}, {}", name_of(now.status), now.reason);
+    if (now.status == Status::passed && !now.samples_s.empty()) {
+      medians_s_[candidate] = median(now.samples_s);
+      outcome =
+          fmt::format("{} of {} samples", format_time(medians_s_[candidate]), now.samples_s.size());
+    }
+    const auto best =
+        std::ranges::min_element(medians_s_, {}, [](const auto& m) { return m.second; });
+    if (best != medians_s_.end())
+      progress_->best(fmt::format("{} {}", best->first, format_time(best->second)));
+    progress_->finished(candidate, outcome);
+  }
+
   Evaluator& inner_;
-  SearchProgress& progress_;
+  SearchProgress* progress_;
   std::map<std::string, Evaluation> evaluations_;
-  double best_s_ = 0;
+  std::map<std::string, double> medians_s_;
 };
 
 TunedProblem search_in(const TuningProblem& problem, const Ids& candidates, Evaluator& evaluator,
-                       const SearchPlan& plan, SearchProgress& progress) {
-  progress.begin(title_of(problem));
+                       const SearchPlan& plan, SearchProgress* progress = nullptr) {
+  if (progress != nullptr) progress->begin(title_of(problem));
   Watched watched(evaluator, progress);
   TunedProblem tuned = {.problem = problem,
                         .outcome = search(candidates, watched, plan),
@@ -173,8 +181,7 @@ std::FILE* tables_of(const TuneOptions& options) {
   return std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
 }
 
-void show(const TunedProblem& tuned, SearchProgress& progress, std::FILE* tables) {
-  progress.clear();
+void show(const TunedProblem& tuned, std::FILE* tables) {
   print(tables, console(tuned, in_colour(tables)) + "\n");
 }
 
@@ -250,7 +257,7 @@ int dry_run(const TuneOptions& options, const std::vector<TuningProblem>& proble
     const auto [evaluated, fully] = effort_of(strategy, options, candidates.size());
     const double problem_s =
         static_cast<double>(evaluated) * setup_s + static_cast<double>(fully) * sampling.timeout_s +
-        static_cast<double>(std::min(fully, most_finalists)) * PairPlan().timeout_s;
+        static_cast<double>(std::min(fully, most_finalists)) * plan_of(options, 0).pairs.timeout_s;
     double seconds = problem_s * static_cast<double>(problems.size());
     if (options.time_limit_s) seconds = std::min(seconds, *options.time_limit_s);
     text +=
@@ -296,7 +303,6 @@ int replay(const TuneOptions& given) {
   const Ids all = meant_by(given.measured.variants, record.options["candidates"].get<Ids>());
 
   std::FILE* const tables = tables_of(options);
-  SearchProgress progress(record.problems.size());
   std::vector<TunedProblem> tuned;
   double spent_s = 0;
   for (const RecordedProblem& recorded : record.problems) {
@@ -307,12 +313,12 @@ int replay(const TuneOptions& given) {
       (known.contains(id) ? candidates : notes.missing).push_back(id);
     const SearchPlan plan = plan_of(options, spent_s);
     tuned.push_back(search_in(problem_from_json(recorded.problem), candidates,
-                              *replay_evaluator(recorded), plan, progress));
+                              *replay_evaluator(recorded), plan));
     notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
     notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
     tuned.back().replay = notes;
     spent_s += tuned.back().outcome.spent_s;
-    show(tuned.back(), progress, tables);
+    show(tuned.back(), tables);
   }
   return deliver_all(options, record.fingerprint, record.options, tuned, tables);
 }
@@ -359,10 +365,11 @@ int tune(const TuneOptions& given) {
     const std::unique_ptr<Evaluator> recording =
         record ? recording_evaluator(*live, *record, to_json(problem)) : nullptr;
     tuned.push_back(search_in(problem, candidates, recording ? *recording : *live,
-                              plan_of(options, spent_s), progress));
+                              plan_of(options, spent_s), &progress));
     if (record) record->finish(to_json(problem));
     spent_s += tuned.back().outcome.spent_s;
-    show(tuned.back(), progress, tables);
+    progress.clear();
+    show(tuned.back(), tables);
   }
   return deliver_all(options, of_machine, asked, tuned, tables);
 }
