@@ -17,6 +17,7 @@ namespace gdn {
 namespace {
 
 constexpr double confidence = 0.95;
+constexpr double hopeless_ratio = 1.05;  // no drift between two candidates explains that much
 
 // What is known of a candidate. Ordered by time, those that are out come last.
 struct Known {
@@ -163,6 +164,9 @@ class Search {
       const bool done = std::ranges::all_of(
           alive, [&](std::size_t c) { return known_[c].fully || known_[c].exhausted; });
       if (alive.size() <= most_finalists || done) break;
+      const double hopeless_s = hopeless_ratio * known_[alive[0]].high_s;
+      std::erase_if(alive, [&](std::size_t c) { return known_[c].low_s > hopeless_s; });
+      if (alive.size() <= most_finalists) break;
       const std::size_t half = std::max((alive.size() + 1) / 2, most_finalists);
       const double last_s = std::max(known_[alive[half - 1]].high_s, as_good_as(alive[0]));
       const auto told_apart = [&](std::size_t c) { return known_[c].low_s > last_s; };

@@ -34,7 +34,8 @@ inline constexpr std::array strategies = {Strategy::racing, Strategy::exhaustive
 std::string_view name_of(Strategy strategy);
 Strategy strategy_named(const std::string& name);  // throws UserError with a suggestion
 
-inline constexpr std::size_t first_samples = 10;   // of each candidate in a race
+inline constexpr std::size_t first_samples =
+    6;  // of each candidate in a race: the fewest with an interval
 inline constexpr std::size_t most_samples = 1000;  // of a candidate: it is fully sampled then
 inline constexpr std::size_t most_finalists = 4;
 
