@@ -94,7 +94,7 @@ std::vector<double> Bench::Stand::take() {
   try {
     samples = bench_->worker_->take(number_);
     if (samples.empty()) close();
-  } catch (const WorkerDied& e) {
+  } catch (const std::exception& e) {
     give_up(row_, Status::failed, e.what());
     bench_->start_anew();
   }
@@ -114,7 +114,7 @@ void Bench::Stand::settle(bool ends) {
     row_ = bench_->worker_->settle(number_, ends);
     if (row_.status == Status::failed) bench_->start_anew();
     if (row_.status == Status::incorrect) bench_->forget_case();
-  } catch (const WorkerDied& e) {
+  } catch (const std::exception& e) {
     give_up(row_, Status::failed, e.what());
     bench_->start_anew();
   }

@@ -1,10 +1,8 @@
 // Finds case files, and the cases in them that selectors mean.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <utility>
@@ -12,30 +10,13 @@
 #include "src/case.hpp"
 #include "src/case_file.hpp"
 #include "src/error.hpp"
+#include "src/folder.hpp"
 #include "src/suggest.hpp"
 
 namespace gdn {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_yaml(const fs::path& path) {
-  return path.extension() == ".yaml" || path.extension() == ".yml";
-}
-
-std::vector<fs::path> files_in(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  try {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (is_yaml(entry.path())) paths.push_back(entry.path().lexically_normal());
-    }
-  } catch (const fs::filesystem_error& e) {
-    throw UserError(fmt::format("{}: cannot be listed ({}); check its permissions", folder.string(),
-                                e.code().message()));
-  }
-  std::ranges::sort(paths);
-  return paths;
-}
 
 // Case files, read when they are first needed. A deque: the drafts point into them.
 class Library {
@@ -50,7 +31,7 @@ class Library {
   // Every draft of the folder, in the order of the file names.
   const std::vector<Draft>& folder() {
     if (folder_) return *folder_;
-    const std::vector<fs::path> paths = files_in(case_folder());
+    const std::vector<fs::path> paths = yaml_files_in(case_folder());
     folder_.emplace();
     for (const fs::path& path : paths) {
       for (Draft& draft : expand(file(path))) folder_->push_back(std::move(draft));
@@ -91,29 +72,11 @@ std::vector<fs::path> case_files(const std::vector<std::string>& selectors) {
       by_name = true;
     }
   }
-  if (by_name) std::ranges::copy(files_in(case_folder()), std::back_inserter(files));
+  if (by_name) std::ranges::copy(yaml_files_in(case_folder()), std::back_inserter(files));
   return files;
 }
 
-fs::path case_folder() {
-  if (const char* set = std::getenv("GDNBENCH_CASES"); set != nullptr && *set != '\0') {
-    std::error_code error;
-    if (fs::is_directory(set, error)) return set;
-    throw UserError(fmt::format(
-        "GDNBENCH_CASES={}: no such folder; set it to the folder of the case files", set));
-  }
-  std::error_code error;
-  const fs::path binary = fs::read_symlink("/proc/self/exe", error);
-  std::vector<std::string> tried;
-  // Beside a build folder, one level deeper for the tests, and where an installation puts them.
-  for (const char* place : {"../cases", "../../cases", "../share/gdnbench/cases"}) {
-    fs::path folder = (binary.parent_path() / place).lexically_normal();
-    if (fs::is_directory(folder, error)) return folder;
-    tried.push_back(folder.string());
-  }
-  throw UserError(fmt::format("no folder of case files (tried {}); set GDNBENCH_CASES to it",
-                              fmt::join(tried, ", ")));
-}
+fs::path case_folder() { return folder_named("cases", "GDNBENCH_CASES", "case files"); }
 
 std::vector<Case> select_cases(const std::vector<std::string>& selectors,
                                const std::vector<Override>& overrides, std::size_t memory_bytes) {

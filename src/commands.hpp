@@ -7,6 +7,7 @@
 namespace gdn {
 
 int run(const RunOptions& options);
+int tune(const TuneOptions& options);
 int list(const ListOptions& options);
 int inputs(const InputsOptions& options);
 int compare(const CompareCommand& command);

@@ -29,10 +29,15 @@ class Evaluator {
   // what the candidate does. The reference holds until the next call.
   virtual const Evaluation& evaluate(const std::string& candidate, std::size_t samples) = 0;
 
-  // Pairs of two candidates that have passed; none where one of them fails meanwhile, which its
-  // next evaluate() says.
+  // Pairs of two candidates that have passed, or of one with itself; none where one of them fails
+  // meanwhile, which its next evaluate() says. After a resume the evaluations may stand in a record
+  // alone: then this is the first that is heard of the two.
   virtual Pairs pair(const std::string& a, const std::string& b, const PairPlan& plan,
                      double noise_floor) = 0;
+
+  // Seconds that the answers so far have cost, set-up included: what a time limit is about. An
+  // answer from a record costs what it cost then.
+  virtual double spent_s() const = 0;
 };
 
 }  // namespace gdn

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/file.hpp"
+#include "src/appended_file.hpp"
 #include "src/result.hpp"
 
 namespace gdn {
@@ -27,12 +27,9 @@ class JournalFile {
   void finish();
 
  private:
-  JournalFile(const std::string& path, int more_flags);
-  void write_line(const std::string& line);
-  void cut(std::uintmax_t bytes);
+  JournalFile(const std::string& path, bool create);
 
-  std::string path_;
-  Descriptor file_;
+  AppendedFile file_;
   Journal before_;
   bool finished_ = false;
 };

@@ -15,6 +15,7 @@ namespace {
 
 struct Execute {
   int operator()(const gdn::RunOptions& options) const { return gdn::run(options); }
+  int operator()(const gdn::TuneOptions& options) const { return gdn::tune(options); }
   int operator()(const gdn::ListOptions& options) const { return gdn::list(options); }
   int operator()(const gdn::InputsOptions& options) const { return gdn::inputs(options); }
   int operator()(const gdn::CompareCommand& command) const { return gdn::compare(command); }

@@ -25,6 +25,7 @@ struct Raw {  // what CLI11 fills before it is understood
   std::vector<std::string> sets, scopes, timings;
   std::string seed, what;
   std::string ladder_scope = "core", ladder_timing = "graph";
+  std::string strategy = "racing", shard;
 };
 
 // CLI11 takes an empty word for a path, and a NaN for a number in any range.
@@ -49,11 +50,7 @@ CLI::Option& add_path(CLI::App& command, const char* name, std::string& path, co
   return *command.add_option(name, path, meaning)->check(refuse_empty)->type_name(type);
 }
 
-// Where --seed is another one, that of the inputs goes by --set.
-enum class InputSeed { option, by_set };
-
-void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw,
-                      InputSeed seed = InputSeed::option) {
+void add_selection(CLI::App& command, CaseSelection& cases, Raw& raw) {
   command
       .add_option("-c,--case", cases.selectors,
                   "Cases: names, globs or YAML files ('*' is every case)\n"
@@ -64,9 +61,12 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw,
       .add_option("--set", raw.sets,
                   "Replace a field in every selected case, e.g. tokens=4096, gates=zero")
       ->type_name("FIELD=VALUE");
-  if (seed == InputSeed::option)
-    command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
-        ->type_name("N");
+}
+
+void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
+  add_selection(command, cases, raw);
+  command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
+      ->type_name("N");
 }
 
 void add_backend_options(CLI::App& command, BackendOptions& backend) {
@@ -137,7 +137,16 @@ void add_scope_and_timing(CLI::App& command, Raw& raw, const char* scopes) {
       ->delimiter(',');
 }
 
-void add_deadline(CLI::App& command, WorkerOptions& worker) {
+void add_variant_options(CLI::App& command, RunOptions& options, Raw& raw) {
+  command
+      .add_option("-v,--variant", options.variants,
+                  "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given")
+      ->delimiter(',')
+      ->type_name("GLOB");
+  add_scope_and_timing(command, raw, "core, forward (default: both)");
+}
+
+void add_deadline_option(CLI::App& command, WorkerOptions& worker) {
   command
       .add_option("--deadline", worker.deadline_s, "Seconds after which a row that hangs is ended")
       ->check(number_between(0.1, longest_wait_s))
@@ -148,7 +157,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& ab = *app.add_subcommand(
       "ab", "Is B faster than A? Two instances in interleaved pairs, with a verdict");
   AgainstOptions& against = options.against;
-  add_case_options(ab, options.cases, raw, InputSeed::by_set);
+  add_selection(ab, options.cases, raw);
   ab.add_option("-a,--a", against.variant, "The instance to compare with, by its id or a glob")
       ->required()
       ->type_name("ID");
@@ -175,7 +184,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
   add_path(ab, "--against", against.program, "A is of this other gdnbench", "PROGRAM");
   add_backend_options(ab, options.worker.backend);
   add_timer_options(ab, options.worker.backend);
-  add_deadline(ab, options.worker);
+  add_deadline_option(ab, options.worker);
   add_result_options(ab, options);
   ab.footer(
       std::string(
@@ -194,11 +203,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
 void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& run = *app.add_subcommand("run", "Check and time variants on cases");
   add_case_options(run, options.cases, raw);
-  run.add_option("-v,--variant", options.variants,
-                 "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given")
-      ->delimiter(',')
-      ->type_name("GLOB");
-  add_scope_and_timing(run, raw, "core, forward (default: both)");
+  add_variant_options(run, options, raw);
   add_path(run, "--inputs", options.worker.inputs_file,
            "A safetensors file of your own instead of cases: q k v raw_g beta\n"
            "[initial_state] [cu_seqlens]");
@@ -215,7 +220,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
            "Another build: each row in pairs with its like there, as `gdnbench ab` does",
            "PROGRAM");
   add_pair_options(run, options.against);
-  add_deadline(run, options.worker);
+  add_deadline_option(run, options.worker);
   add_result_options(run, options);
   add_path(run, "--resume", options.resume,
            "Go on with an interrupted run; what it was asked for is in the file", "FILE.jsonl");
@@ -232,6 +237,52 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                          "  gdnbench run --case '*' --against ../main/build/gdnbench\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
              exit_codes);
+}
+
+void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
+  CLI::App& tune = *app.add_subcommand("tune", "Find the fastest variant and knobs for each case");
+  RunOptions& measured = options.measured;
+  add_selection(tune, measured.cases, raw);
+  add_variant_options(tune, measured, raw);
+  add_path(tune, "--space", options.space,
+           "Search space; else those of the tuning folder that are for the backend");
+  tune.add_option("--strategy", raw.strategy,
+                  "racing: all a few samples, the better half more, … · exhaustive · random ·\n"
+                  "annealing")
+      ->capture_default_str();
+  tune.add_option("--max-evals", options.max_evals, "Most candidates that are tried, a problem")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
+  tune.add_option("--time-limit", options.time_limit_s, "Most seconds of measuring, in all")
+      ->check(number_between(0, 1e9))
+      ->type_name("S");
+  tune.add_option("--seed", options.seed, "Seed of the search (of the inputs: --set seed=N)")
+      ->type_name("N")
+      ->capture_default_str();
+  tune.add_option("--shard", raw.shard, "Take problems I, I + N, I + 2N, … alone")
+      ->type_name("I/N");
+  tune.add_flag(
+      "--dry-run", options.dry_run,
+      "Say which problems and candidates there are and how long it takes; needs no device");
+  add_path(tune, "-o,--output", options.output, "Put the winners into this file of wisdom");
+  add_path(tune, "--record", options.record, "Keep every answer as soon as it is there",
+           "FILE.jsonl");
+  add_path(tune, "--resume", measured.resume,
+           "Go on with an unfinished record; what was asked for is in the file", "FILE.jsonl");
+  add_path(tune, "--replay", options.replay, "Search in a record, without a device", "FILE.jsonl");
+  add_path(tune, "--t4", options.t4, "Write the evaluations as T4 auto-tuning results");
+  add_path(tune, "--json", measured.json, "Write the outcome of every search");
+  add_backend_options(tune, measured.worker.backend);
+  add_timer_options(tune, measured.worker.backend);
+  add_sampling_options(tune, measured.worker);
+  add_deadline_option(tune, measured.worker);
+  tune.footer(
+      std::string("Examples:\n"
+                  "  gdnbench tune --case short_tail_state --dry-run\n"
+                  "  gdnbench tune --case 'models_tp4:*' --scope core --record tp4.jsonl\n"
+                  "  gdnbench tune --resume tp4.jsonl\n"
+                  "  gdnbench tune --replay tp4.jsonl --strategy annealing --max-evals 8\n") +
+      exit_codes);
 }
 
 void add_list(CLI::App& app, ListOptions& options, Raw& raw) {
@@ -343,14 +394,47 @@ void understand_names(const std::vector<std::string>& names, Value (*named)(cons
       values.push_back(value);
 }
 
-// What decides the rows is in the journal; beside it, it would be ignored.
-void refuse_beside_resume(const CLI::App& run) {
-  const std::set<std::string> allowed = {"--resume", "--json", "--csv", "--markdown"};
-  for (const CLI::Option* option : run.get_options())
-    if (option->count() > 0 && !allowed.contains(option->get_name()))
-      throw UserError(fmt::format(
-          "--resume goes on with what the run was asked for: leave {} out, or start anew",
-          option->get_name()));
+// What decides the rest is in the file that `option` names; beside it, it would be ignored.
+void refuse_beside(const std::string& option, const CLI::App& command, const char* what,
+                   std::set<std::string> allowed) {
+  allowed.insert(option);
+  for (const CLI::Option* other : command.get_options())
+    if (other->count() > 0 && !allowed.contains(other->get_name()))
+      throw UserError(
+          fmt::format("{} {}: leave {} out, or start anew", option, what, other->get_name()));
+}
+
+void understand_shard(const std::string& shard, TuneOptions& options) {
+  if (shard.empty()) return;
+  const std::size_t slash = shard.find('/');
+  const bool fits = slash != std::string::npos &&
+                    CLI::detail::lexical_cast(shard.substr(0, slash), options.shard) &&
+                    CLI::detail::lexical_cast(shard.substr(slash + 1), options.shards) &&
+                    options.shard >= 1 && options.shard <= options.shards;
+  if (!fits)
+    throw UserError(
+        fmt::format("--shard {}: I/N is wanted, with I from 1 to N, e.g. 1/8", excerpt(shard)));
+}
+
+void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& options) {
+  RunOptions& measured = options.measured;
+  understand_overrides(raw, measured.cases);
+  understand_names(raw.scopes, scope_named, measured.scopes);
+  understand_names(raw.timings, timing_named, measured.timings);
+  options.strategy = strategy_named(raw.strategy);
+  understand_shard(raw.shard, options);
+  if (!measured.resume.empty()) {
+    refuse_beside("--resume", command, "goes on with what the search was asked for",
+                  {"--json", "--t4", "--output"});
+  } else if (!options.replay.empty()) {
+    refuse_beside("--replay", command, "has problems, candidates and samples from the record",
+                  {"--variant", "--strategy", "--max-evals", "--time-limit", "--seed", "--json",
+                   "--t4", "--output"});
+  } else if (measured.cases.selectors.empty()) {
+    throw UserError(
+        "--case is missing: --case short_tail_state tunes for one, --case '*' for all of "
+        "`gdnbench list cases`");
+  }
 }
 
 void understand_ab(const Raw& raw, RunOptions& options) {
@@ -425,12 +509,14 @@ Command parse_command_line(int argc, char** argv) {
   app.footer(
       "Start here:\n"
       "  gdnbench run --case short_tail_state     the whole job on one case\n"
+      "  gdnbench tune --case short_tail_state    the fastest variant and knobs for it\n"
       "  gdnbench list cases                      what there is to run\n"
       "  gdnbench doctor                          what this machine can do\n"
       "  gdnbench COMMAND --help                  options and examples");
 
   Raw raw;
   RunOptions run, ab;
+  TuneOptions tune;
   ListOptions list;
   InputsOptions inputs;
   CompareCommand compare;
@@ -438,6 +524,7 @@ Command parse_command_line(int argc, char** argv) {
   ProfileOptions profile;
   add_run(app, run, raw);
   add_ab(app, ab, raw);
+  add_tune(app, tune, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
   add_compare(app, compare);
@@ -459,13 +546,19 @@ Command parse_command_line(int argc, char** argv) {
         app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " "));
   }
   if (app.got_subcommand("run")) {
-    if (!run.resume.empty()) refuse_beside_resume(*app.get_subcommand("run"));
+    if (!run.resume.empty())
+      refuse_beside("--resume", *app.get_subcommand("run"),
+                    "goes on with what the run was asked for", {"--json", "--csv", "--markdown"});
     understand_run(raw, run);
     return run;
   }
   if (app.got_subcommand("ab")) {
     understand_ab(raw, ab);
     return ab;
+  }
+  if (app.got_subcommand("tune")) {
+    understand_tune(raw, *app.get_subcommand("tune"), tune);
+    return tune;
   }
   if (app.got_subcommand("list")) {
     understand_overrides(raw, list.cases);

@@ -8,6 +8,7 @@
 #include "src/against.hpp"
 #include "src/case.hpp"
 #include "src/compare.hpp"
+#include "src/strategy.hpp"
 #include "src/worker.hpp"
 
 namespace gdn {
@@ -29,6 +30,18 @@ struct RunOptions {
   bool lab_score = false;
   std::string json, csv, markdown;  // paths; "" for none, "-" for standard output
   std::string resume;               // a journal, or ""
+};
+
+struct TuneOptions {
+  RunOptions measured;  // cases, candidates, scopes, timings, how they are sampled; json, resume
+  std::string space;    // a space file; "" for those of the tuning folder
+  Strategy strategy = Strategy::racing;
+  std::uint64_t seed = 1;                // of the search
+  std::optional<std::size_t> max_evals;  // candidates, of each problem
+  std::optional<double> time_limit_s;    // of the whole command
+  std::size_t shard = 1, shards = 1;     // problems shard, shard + shards, …
+  bool dry_run = false;
+  std::string output, record, replay, t4;  // paths; "" for none
 };
 
 struct ListOptions {
@@ -75,8 +88,8 @@ struct Leave {
   int exit_code = 0;
 };
 
-using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
-                             ProfileOptions, DoctorOptions, WorkCommand, Leave>;
+using Command = std::variant<RunOptions, TuneOptions, ListOptions, InputsOptions, CompareCommand,
+                             ReportCommand, ProfileOptions, DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

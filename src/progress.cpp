@@ -62,4 +62,36 @@ std::string Progress::place(std::size_t number) const {
                       : fmt::format("[{}/{}, round {}]", number, total_, round_);
 }
 
+SearchProgress::SearchProgress(std::size_t problems)
+    : total_(problems), terminal_(is_terminal(stderr)) {}
+
+SearchProgress::~SearchProgress() { clear(); }
+
+void SearchProgress::begin(const std::string& problem) {
+  ++number_;
+  problem_ = problem;
+  best_.clear();
+}
+
+void SearchProgress::doing(const std::string& what) const {
+  if (!terminal_) return;
+  const std::string line =
+      fmt::format("{}  {} …{}{}", place(), what, best_.empty() ? "" : "  best so far ", best_);
+  print(stderr, fmt::format("{}{}", clear_line, cut(line, columns(stderr) - 1)));
+}
+
+void SearchProgress::finished(const std::string& what, const std::string& outcome) const {
+  if (terminal_) return;
+  print(stderr, fmt::format("{} {}: {}{}{}\n", place(), what, outcome,
+                            best_.empty() ? "" : "; best so far ", best_));
+}
+
+void SearchProgress::clear() const {
+  if (terminal_) print(stderr, clear_line);
+}
+
+std::string SearchProgress::place() const {
+  return fmt::format("[{}/{}] {}", number_, total_, problem_);
+}
+
 }  // namespace gdn

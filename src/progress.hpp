@@ -29,4 +29,25 @@ class Progress {
   bool terminal_;
 };
 
+// The same of searches: what is asked now, and the best so far.
+class SearchProgress {
+ public:
+  explicit SearchProgress(std::size_t problems);
+  ~SearchProgress();
+
+  void begin(const std::string& problem);  // "short_tail_state core cold"
+  void doing(const std::string& what) const;
+  void finished(const std::string& what, const std::string& outcome) const;
+  void best(const std::string& what) { best_ = what; }
+  void clear() const;
+
+ private:
+  std::string place() const;
+
+  std::size_t total_;
+  std::size_t number_ = 0;
+  std::string problem_, best_;
+  bool terminal_;
+};
+
 }  // namespace gdn

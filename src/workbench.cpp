@@ -56,7 +56,7 @@ void try_to(Row& row, const std::function<void()>& work) {
   } catch (const Incorrect& e) {
     give_up(row, Status::incorrect, e.what());
   } catch (const std::bad_alloc&) {
-    give_up(row, Status::failed, "out of memory");
+    give_up(row, Status::failed, out_of_memory);
   } catch (const std::exception& e) {
     give_up(row, Status::failed, e.what());
   }

@@ -17,6 +17,8 @@
 
 namespace gdn {
 
+inline constexpr const char* out_of_memory = "out of memory";  // the reason of such a row
+
 // A tensor between two guards. Everything is NaN until it is written, so what a kernel reads past
 // the end is NaN too; what it writes there is found.
 class Guarded {

@@ -330,7 +330,7 @@ int serve(int socket) {
     } catch (const UserError& e) {
       reply = {{"user_error", e.what()}};
     } catch (const std::bad_alloc&) {
-      reply = {{"error", "out of memory"}};
+      reply = {{"error", out_of_memory}};
     } catch (const std::exception& e) {
       reply = {{"error", e.what()}};
     }

@@ -6,6 +6,7 @@
 #include "src/report/render.hpp"
 #include "src/report/table.hpp"
 #include "src/report/text.hpp"
+#include "src/report/tuned.hpp"
 
 namespace gdn {
 namespace {
@@ -102,6 +103,10 @@ std::string console(const Comparison& comparison, bool colour) {
   const bool fine = comparison.exit == Exit::fine;
   return draw(table(comparison), paint) + "\n" +
          paint.in(fine ? Tone::good : Tone::bad, summary(comparison)) + "\n";
+}
+
+std::string console(const TunedProblem& tuned, bool colour) {
+  return draw(table(tuned), Paint(colour));
 }
 
 }  // namespace gdn

@@ -1,0 +1,378 @@
+// `gdnbench tune`: the fastest candidate for every problem, on a device or in a record.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "src/commands.hpp"
+#include "src/error.hpp"
+#include "src/file.hpp"
+#include "src/fingerprint.hpp"
+#include "src/interrupt.hpp"
+#include "src/live_evaluator.hpp"
+#include "src/profiler_commands.hpp"
+#include "src/progress.hpp"
+#include "src/report/render.hpp"
+#include "src/report/tuned.hpp"
+#include "src/run_record.hpp"
+#include "src/search_space.hpp"
+#include "src/streams.hpp"
+
+namespace gdn {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<std::string>;
+
+std::vector<Case> cases_of(const TuneOptions& options) {
+  const CaseSelection& wanted = options.measured.cases;
+  return select_cases(wanted.selectors, wanted.overrides, SIZE_MAX);
+}
+
+// Of all problems every shards-th, from number `shard` on.
+std::vector<TuningProblem> problems_of(const TuneOptions& options, const std::vector<Case>& cases) {
+  std::vector<TuningProblem> problems;
+  std::size_t number = 0;
+  for (const Case& c : cases)
+    for (const Scope scope : options.measured.scopes)
+      for (const Timing timing : options.measured.timings)
+        if (number++ % options.shards == options.shard - 1) problems.push_back({c, scope, timing});
+  if (problems.empty())
+    throw UserError(fmt::format("--shard {}/{}: there are {} problems; give fewer shards",
+                                options.shard, options.shards, number));
+  return problems;
+}
+
+std::string title_of(const TuningProblem& problem) {
+  return fmt::format("{} {} {}", problem.c.name, name_of(problem.scope), name_of(problem.timing));
+}
+
+// What the record keeps of what was asked for: --resume needs nothing else.
+Json record_of(const TuneOptions& options, const std::vector<Case>& cases, const Ids& candidates) {
+  Json json = record_of(options.measured, cases);
+  json["space"] = options.space.empty() ? "" : absolute_path(options.space);
+  json["candidates"] = candidates;
+  json["strategy"] = name_of(options.strategy);
+  json["search_seed"] = options.seed;
+  json["max_evals"] = options.max_evals ? Json(*options.max_evals) : Json();
+  json["time_limit_s"] = options.time_limit_s ? Json(*options.time_limit_s) : Json();
+  json["shard"] = {options.shard, options.shards};
+  return json;
+}
+
+TuneOptions recalled(const TuneOptions& given, const Json& record) {
+  TuneOptions options = given;
+  options.measured = recalled(given.measured, record);
+  try {
+    record.at("space").get_to(options.space);
+    options.strategy = strategy_named(record.at("strategy").get<std::string>());
+    record.at("search_seed").get_to(options.seed);
+    if (const Json& most = record.at("max_evals"); !most.is_null())
+      options.max_evals = most.get<std::size_t>();
+    if (const Json& limit = record.at("time_limit_s"); !limit.is_null())
+      options.time_limit_s = limit.get<double>();
+    record.at("shard").at(0).get_to(options.shard);
+    record.at("shard").at(1).get_to(options.shards);
+  } catch (const Json::exception& e) {
+    throw UserError(
+        fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
+                    given.measured.resume, e.what()));
+  }
+  if (options.shard < 1 || options.shard > options.shards)
+    throw UserError(fmt::format("--resume {}: its shard cannot have been asked for; start anew",
+                                given.measured.resume));
+  return options;
+}
+
+void require_outputs_of(const TuneOptions& options) {
+  std::vector<NamedPath> inputs = {{"--space", options.space}, {"--replay", options.replay}};
+  if (options.replay.empty())
+    for (const auto& path : case_files(options.measured.cases.selectors))
+      inputs.push_back({"--case", path});
+  require_outputs(inputs, {{"--json", options.measured.json},
+                           {"--t4", options.t4},
+                           {"--output", options.output},
+                           {"the record", options.measured.resume + options.record}});
+}
+
+// Two candidates are paired for two fifths of the time in which one is sampled: 2 s as a rule.
+SearchPlan plan_of(const TuneOptions& options, double spent_s) {
+  const double pairs_s = 0.4 * options.measured.worker.sampling.timeout_s;
+  SearchPlan plan = {.strategy = options.strategy,
+                     .seed = options.seed,
+                     .sampling = options.measured.worker.sampling,
+                     .pairs = {.timeout_s = pairs_s, .seed = options.seed}};
+  if (options.max_evals) plan.max_evaluations = *options.max_evals;
+  if (options.time_limit_s) plan.time_limit_s = *options.time_limit_s - spent_s;
+  return plan;
+}
+
+// Keeps what was answered, and shows it where there is a progress to be seen.
+class Watched : public Evaluator {
+ public:
+  Watched(Evaluator& inner, SearchProgress* progress) : inner_(inner), progress_(progress) {}
+
+  const Evaluation& evaluate(const std::string& candidate, std::size_t samples) override {
+    if (progress_ != nullptr) progress_->doing(candidate);
+    const Evaluation& now = inner_.evaluate(candidate, samples);
+    const auto [seen, is_new] = evaluations_.try_emplace(candidate);
+    const bool changed = is_new || seen->second.status != now.status ||
+                         seen->second.samples_s.size() != now.samples_s.size();
+    if (changed) seen->second = now;
+    if (changed && progress_ != nullptr) show(candidate, now);
+    return now;
+  }
+
+  Pairs pair(const std::string& a, const std::string& b, const PairPlan& plan,
+             double noise_floor) override {
+    const std::string what = fmt::format("{} against {}", b, a);
+    if (progress_ != nullptr) progress_->doing(what);
+    Pairs pairs = inner_.pair(a, b, plan, noise_floor);
+    if (progress_ != nullptr) progress_->finished(what, fmt::format("{} pairs", pairs.a_s.size()));
+    return pairs;
+  }
+
+  double spent_s() const override { return inner_.spent_s(); }
+
+  std::map<std::string, Evaluation> take() { return std::move(evaluations_); }
+
+ private:
+  void show(const std::string& candidate, const Evaluation& now) {
+    medians_s_.erase(candidate);
+    std::string outcome = fmt::format("{}, {}", name_of(now.status), now.reason);
+    if (now.status == Status::passed && !now.samples_s.empty()) {
+      medians_s_[candidate] = median(now.samples_s);
+      outcome =
+          fmt::format("{} of {} samples", format_time(medians_s_[candidate]), now.samples_s.size());
+    }
+    const auto best =
+        std::ranges::min_element(medians_s_, {}, [](const auto& m) { return m.second; });
+    if (best != medians_s_.end())
+      progress_->best(fmt::format("{} {}", best->first, format_time(best->second)));
+    progress_->finished(candidate, outcome);
+  }
+
+  Evaluator& inner_;
+  SearchProgress* progress_;
+  std::map<std::string, Evaluation> evaluations_;
+  std::map<std::string, double> medians_s_;
+};
+
+TunedProblem search_in(const TuningProblem& problem, const Ids& candidates, Evaluator& evaluator,
+                       const SearchPlan& plan, SearchProgress* progress = nullptr) {
+  if (progress != nullptr) progress->begin(title_of(problem));
+  Watched watched(evaluator, progress);
+  TunedProblem tuned = {.problem = problem,
+                        .outcome = search(candidates, watched, plan),
+                        .strategy = plan.strategy,
+                        .seed = plan.seed,
+                        .evaluations = {},
+                        .replay = {}};
+  tuned.evaluations = watched.take();
+  return tuned;
+}
+
+// The tables go to standard output unless a file format was asked for there.
+std::FILE* tables_of(const TuneOptions& options) {
+  const std::vector<std::string> outputs = {options.measured.json, options.t4};
+  return std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
+}
+
+void show(const TunedProblem& tuned, std::FILE* tables) {
+  print(tables, console(tuned, in_colour(tables)) + "\n");
+}
+
+std::string next_step(const TuneOptions& options, const std::vector<TunedProblem>& tuned) {
+  const auto cut_short = std::ranges::count_if(
+      tuned, [](const TunedProblem& one) { return one.outcome.ended_by != Limit::none; });
+  if (cut_short > 0)
+    return fmt::format("{} of {} searches ended by a limit: a larger one leaves less open",
+                       cut_short, tuned.size());
+  const auto won = std::ranges::find_if(
+      tuned, [](const TunedProblem& one) { return !one.outcome.winner.empty(); });
+  if (won == tuned.end())
+    return "no candidate passed: `gdnbench run --dump DIR` shows what is wrong";
+  if (!options.output.empty())
+    return fmt::format("next: gdnbench run --case {} --variant tuned",
+                       shell_quoted(won->problem.c.name));
+  return fmt::format("next: gdnbench run --case {} --variant {} --scope {} --timing {}",
+                     shell_quoted(won->problem.c.name), shell_quoted(won->outcome.winner),
+                     name_of(won->problem.scope), name_of(won->problem.timing));
+}
+
+Exit exit_of(const std::vector<TunedProblem>& tuned) {
+  Exit exit = Exit::fine;
+  for (const TunedProblem& one : tuned) {
+    if (std::ranges::any_of(one.outcome.out,
+                            [](const Loser& loser) { return loser.status != Status::skipped; }))
+      return Exit::incorrect;
+    if (one.outcome.winner.empty()) exit = Exit::inconclusive;
+  }
+  return exit;
+}
+
+int deliver_all(const TuneOptions& options, const Json& fingerprint, const Json& record,
+                const std::vector<TunedProblem>& tuned, std::FILE* tables) {
+  deliver(options.measured.json, json(fingerprint, record, tuned));
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  deliver(options.t4, t4(tuned, fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))));
+  // TODO: the one place where winners become wisdom: add_to_wisdom() each of `tuned` and write it.
+  if (!options.output.empty())
+    throw UserError("--output: this build cannot write wisdom; leave it out");
+  print(tables, next_step(options, tuned) + "\n");
+  return static_cast<int>(exit_of(tuned));
+}
+
+Target target_of(const BackendOptions& backend) {
+  if (backend.name == "cpu") return Target::cpu;
+  if (backend.name == "cuda") return Target::cuda;
+  return make_backend(backend)->device().target;
+}
+
+// How many candidates a strategy samples fully, of those that it evaluates.
+struct Effort {
+  std::size_t evaluated, fully;
+};
+
+Effort effort_of(Strategy strategy, const TuneOptions& options, std::size_t candidates) {
+  const std::size_t evaluated = std::min(options.max_evals.value_or(candidates), candidates);
+  return {evaluated,
+          strategy == Strategy::racing ? std::min(evaluated, most_finalists) : evaluated};
+}
+
+int dry_run(const TuneOptions& options, const std::vector<TuningProblem>& problems,
+            const Ids& candidates) {
+  std::string text =
+      fmt::format("{} problem{}:\n", problems.size(), problems.size() == 1 ? "" : "s");
+  for (const TuningProblem& problem : problems) text += fmt::format("  {}\n", title_of(problem));
+  text += fmt::format("{} candidate{} each:\n  {}\n", candidates.size(),
+                      candidates.size() == 1 ? "" : "s", fmt::join(candidates, "\n  "));
+  // Set-up and check of a candidate take about this long; sampling takes --timeout at most.
+  constexpr double setup_s = 1;
+  const Sampling& sampling = options.measured.worker.sampling;
+  for (const Strategy strategy : strategies) {
+    const auto [evaluated, fully] = effort_of(strategy, options, candidates.size());
+    const double problem_s =
+        static_cast<double>(evaluated) * setup_s + static_cast<double>(fully) * sampling.timeout_s +
+        static_cast<double>(std::min(fully, most_finalists)) * plan_of(options, 0).pairs.timeout_s;
+    double seconds = problem_s * static_cast<double>(problems.size());
+    if (options.time_limit_s) seconds = std::min(seconds, *options.time_limit_s);
+    text +=
+        fmt::format("{:<10}  {} evaluations a problem, {} of them full; about {:.0f} s at most{}\n",
+                    name_of(strategy), evaluated, fully, seconds,
+                    strategy == options.strategy ? "  (chosen)" : "");
+  }
+  print(stdout, text);
+  return static_cast<int>(Exit::fine);
+}
+
+double seconds_of_exhaustive(const RecordedProblem& recorded, const Ids& candidates,
+                             SearchPlan plan) {
+  plan.strategy = Strategy::exhaustive;
+  plan.max_evaluations = SearchPlan().max_evaluations;
+  plan.time_limit_s = SearchPlan().time_limit_s;
+  return search(candidates, *replay_evaluator(recorded), plan).spent_s;
+}
+
+// By all samples that the record has.
+std::optional<double> regret_of(const RecordedProblem& recorded, const Ids& candidates,
+                                const std::string& winner) {
+  if (winner.empty()) return std::nullopt;
+  const auto all = recorded.evaluations();
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const std::string& candidate : candidates)
+    if (const Evaluation& whole = all.at(candidate);
+        whole.status == Status::passed && !whole.samples_s.empty())
+      best_s = std::min(best_s, median(whole.samples_s));
+  return median(all.at(winner).samples_s) / best_s - 1;
+}
+
+int replay(const TuneOptions& given) {
+  const TuningRecord record = read_record(given.replay);
+  TuneOptions options = given;
+  RunOptions of_record = given.measured;
+  of_record.resume = given.replay;  // what errors name
+  options.measured.worker.sampling = recalled(of_record, record.options).worker.sampling;
+  if (!record.options.contains("candidates") || !record.options["candidates"].is_array())
+    throw UserError(given.replay +
+                    ": options.candidates: a list of ids is missing; give the file "
+                    "that `tune --record` wrote");
+  const Ids all = meant_by(given.measured.variants, record.options["candidates"].get<Ids>());
+
+  std::FILE* const tables = tables_of(options);
+  std::vector<TunedProblem> tuned;
+  double spent_s = 0;
+  for (const RecordedProblem& recorded : record.problems) {
+    const auto known = recorded.evaluations();
+    Ids candidates;
+    ReplayNotes notes;
+    for (const std::string& id : all)
+      (known.contains(id) ? candidates : notes.missing).push_back(id);
+    const SearchPlan plan = plan_of(options, spent_s);
+    tuned.push_back(search_in(problem_from_json(recorded.problem), candidates,
+                              *replay_evaluator(recorded), plan));
+    notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
+    notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
+    tuned.back().replay = notes;
+    spent_s += tuned.back().outcome.spent_s;
+    show(tuned.back(), tables);
+  }
+  return deliver_all(options, record.fingerprint, record.options, tuned, tables);
+}
+
+}  // namespace
+
+int tune(const TuneOptions& given) {
+  TuneOptions options = given;
+  std::optional<RecordFile> record;
+  if (!given.measured.resume.empty()) {
+    record.emplace(RecordFile::reopen(given.measured.resume));
+    options = recalled(given, record->before().options);
+  }
+  require_outputs_of(options);
+  if (!options.replay.empty()) return replay(options);
+
+  const std::vector<Case> cases = cases_of(options);
+  const std::vector<TuningProblem> problems = problems_of(options, cases);
+  const auto candidates_for = [&](Target target) {
+    return meant_by(options.measured.variants, search_space(options.space, target));
+  };
+  if (options.dry_run)
+    return dry_run(options, problems, candidates_for(target_of(options.measured.worker.backend)));
+
+  Bench bench(options.measured.worker);
+  const Ids candidates = candidates_for(bench.device().target);
+  const Json of_machine = fingerprint(bench.of_backend());
+  const Json asked = record_of(options, cases, candidates);
+  if (record)
+    record->go_on(of_machine, asked);
+  else if (!options.record.empty())
+    record.emplace(RecordFile::create(options.record, of_machine, asked));
+  if (record)
+    say_when_interrupted(fmt::format("\ngdnbench: stopped; go on with: gdnbench tune --resume {}\n",
+                                     shell_quoted(given.measured.resume + given.record)));
+
+  std::FILE* const tables = tables_of(options);
+  if (record || tables == stderr) outlive_readers();
+  SearchProgress progress(problems.size());
+  std::vector<TunedProblem> tuned;
+  double spent_s = 0;
+  for (const TuningProblem& problem : problems) {
+    const std::unique_ptr<Evaluator> live =
+        live_evaluator(bench, problem, options.measured.worker.sampling.timeout_s);
+    const std::unique_ptr<Evaluator> recording =
+        record ? recording_evaluator(*live, *record, to_json(problem)) : nullptr;
+    tuned.push_back(search_in(problem, candidates, recording ? *recording : *live,
+                              plan_of(options, spent_s), &progress));
+    if (record) record->finish(to_json(problem));
+    spent_s += tuned.back().outcome.spent_s;
+    progress.clear();
+    show(tuned.back(), tables);
+  }
+  return deliver_all(options, of_machine, asked, tuned, tables);
+}
+
+}  // namespace gdn

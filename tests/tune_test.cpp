@@ -1,0 +1,339 @@
+// `gdnbench tune` as its users meet it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "src/tuning_record.hpp"
+#include "tests/tool.hpp"
+
+namespace gdn {
+namespace {
+
+using nlohmann::json;
+using test::Ended;
+using test::faulty_tool;
+using test::Folder;
+using test::has;
+using test::Process;
+using test::read_file;
+using test::run_program;
+using test::tool;
+using test::write_text;
+
+using Words = std::vector<std::string>;
+
+// A quick search: few samples and pairs, however noisy.
+Words tune_arguments(const Words& more) {
+  Words all = {"tune",        "--backend", "cpu",           "--timeout", "0.01",
+               "--max-noise", "1000",      "--min-samples", "6"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// Two small problems of one head.
+Words small(const Words& more) {
+  Words all = tune_arguments({"--case", "edge_lengths:tokens=3,edge_lengths:tokens=7", "--set",
+                              "query_heads=1", "--set", "value_heads=1", "--scope", "core",
+                              "--timing", "hot"});
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(Tune, DoesTheWholeJob) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool, small({"--record", "r.jsonl", "--json", "o.json", "--t4", "t4.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "edge_lengths:tokens=7:query_heads=1:value_heads=1  core, hot");
+  EXPECT_HAS(ended.out, "winner");
+  EXPECT_HAS(ended.out, "racing: 3 of 3 candidates evaluated, 3 fully");
+  EXPECT_HAS(ended.out, "next: gdnbench run --case edge_lengths:tokens=3");
+  EXPECT_HAS(ended.err,
+             "[2/2] edge_lengths:tokens=7:query_heads=1:value_heads=1 core hot chunked: ");
+  EXPECT_HAS(ended.err, "; best so far ");
+
+  const json outcome = json::parse(read_file(folder / "o.json"));
+  EXPECT_EQ(outcome["schema"], "gdnbench-tune/1");
+  EXPECT_EQ(outcome["options"]["candidates"], (Words{"recurrent", "chunked", "xform"}));
+  ASSERT_EQ(outcome["problems"].size(), 2U);
+  for (const json& problem : outcome["problems"]) {
+    EXPECT_EQ(problem["evaluated"], 3);
+    EXPECT_EQ(problem["ended_by"], "");
+    EXPECT_EQ(problem["tied"].size() + problem["slower"].size(), 2U);
+    EXPECT_GT(problem["time_s"]["median"], 0.0);
+  }
+  const TuningRecord record = read_record(folder / "r.jsonl");
+  ASSERT_EQ(record.problems.size(), 2U);
+  for (const RecordedProblem& problem : record.problems) {
+    EXPECT_TRUE(problem.finished);
+    EXPECT_EQ(problem.evaluations().size(), 3U);
+  }
+
+  // The results schema of T4, as TuningSchema and Kernel Tuner have it: required members, types.
+  const json t4 = json::parse(read_file(folder / "t4.json"));
+  EXPECT_EQ(t4["schema_version"], "1.0.0");
+  EXPECT_TRUE(t4["metadata"].is_object());
+  ASSERT_EQ(t4["results"].size(), 6U);
+  for (const json& result : t4["results"]) {
+    EXPECT_TRUE(result["timestamp"].is_string());
+    EXPECT_EQ(result["configuration"]["scope"], "core");
+    EXPECT_EQ(result["objectives"], Words{"time"});
+    EXPECT_EQ(result["invalidity"], "correct");
+    EXPECT_EQ(result["correctness"], 1);
+    EXPECT_GE(result["times"]["runtimes"].size(), 6U);
+    for (const char* time : {"compilation_time", "framework", "search_algorithm", "validation"})
+      EXPECT_TRUE(result["times"][time].is_number()) << time;
+    EXPECT_EQ(result["measurements"][0]["name"], "time");
+    EXPECT_EQ(result["measurements"][0]["unit"], "s");
+    EXPECT_GT(result["measurements"][0]["value"], 0.0);
+  }
+}
+
+TEST(Tune, HelpAndDryRunTeach) {
+  Folder folder;
+  EXPECT_HAS(run_program(folder, tool, {"--help"}).out, "gdnbench tune --case short_tail_state");
+  EXPECT_HAS(run_program(folder, tool, {"tune", "--help"}).out, "Exit codes");
+  const Ended ended =
+      run_program(folder, tool, small({"--dry-run", "--strategy", "random", "--max-evals", "2"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "2 problems:\n  edge_lengths:tokens=3");
+  EXPECT_HAS(ended.out, "3 candidates each:\n  recurrent\n  chunked\n  xform\n");
+  EXPECT_HAS(ended.out,
+             "random      2 evaluations a problem, 2 of them full; about 4 s at most  (chosen)");
+  EXPECT_HAS(ended.out, "exhaustive  2 evaluations");
+  EXPECT_EQ(ended.err, "");
+}
+
+TEST(Tune, HasOneMovingLineOnATerminal) {
+  Folder folder;
+  Words words = {"TERM=xterm", test::on_terminal};
+  const Words arguments = small({"--variant", "chunked"});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const Ended ended = run_program(folder, "/usr/bin/env", words);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.err, "\r\033[K[1/2] edge_lengths:tokens=3");
+  EXPECT_FALSE(has(ended.err, "\n"));
+}
+
+TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
+  Folder folder;
+  write_text(folder / "bad.yaml", "target: cpu\nvariants:\n  chunkd: {}\n");
+  write_text(folder / "cuda.yaml", "target: cuda\nvariants: {}\n");
+  write_text(folder / "there.jsonl", "{}\n");
+  const std::vector<std::pair<Words, std::string>> refusals = {
+      {{"tune"}, "--case is missing"},
+      {{"tune", "--case", "short_tail_state", "--strategy", "raceing"}, "did you mean \"racing\"?"},
+      {{"tune", "--case", "short_tail_state", "--shard", "3/2"}, "I/N is wanted"},
+      {{"tune", "--case", "short_tail_state", "--shard", "1"}, "I/N is wanted"},
+      {{"tune", "--case", "short_tail_state", "--max-evals", "0"}, "--max-evals"},
+      {{"tune", "--case", "short_tail_state", "--time-limit", "soon"}, "--time-limit"},
+      {small({"--shard", "3/3"}), "there are 2 problems; give fewer shards"},
+      {small({"--variant", "chunkd"}), "did you mean \"chunked\"?"},
+      {small({"--space", "bad.yaml"}), "bad.yaml:3:3: the ladder has no cpu variant \"chunkd\""},
+      {small({"--space", "missing.yaml"}), "missing.yaml: no such file"},
+      {small({"--space", "cuda.yaml"}), "it is for the other target"},
+      {small({"--record", "there.jsonl"}), "go on with --resume there.jsonl"},
+      {small({"--json", "no/such/folder.json"}), "create it first"},
+      {small({"--json", "a.json", "--t4", "a.json"}), "are the same file"},
+      {{"tune", "--resume", "there.jsonl"}, "there.jsonl:1: schema"},
+      {{"tune", "--resume", "missing.jsonl"}, "missing.jsonl"},
+      {{"tune", "--resume", "r.jsonl", "--seed", "2"}, "leave --seed out"},
+      {{"tune", "--replay", "r.jsonl", "--case", "x"}, "leave --case out"},
+      {{"tune", "--replay", "missing.jsonl"}, "no such file"},
+  };
+  for (const auto& [arguments, message] : refusals) {
+    const Ended ended = run_program(folder, tool, arguments);
+    EXPECT_EQ(ended.exit_code, 4) << testing::PrintToString(arguments) << ended.err;
+    EXPECT_HAS(ended.err, message);
+    EXPECT_EQ(ended.out, "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
+  EXPECT_EQ(read_file(folder / "there.jsonl"), "{}\n");
+}
+
+// A candidate that hangs, dies or lies costs one evaluation, and the search goes on.
+TEST(Tune, FaultyCandidatesAreListedAndNeverWin) {
+  Folder folder;
+  write_text(folder / "faulty.yaml",
+             "target: cpu\nvariants: {recurrent: {}, wrong: {}, lazy: {}, crashes: {}, hangs: {}, "
+             "picky: {}, chunked: {}}\n");
+  const Ended ended =
+      run_program(folder, faulty_tool,
+                  tune_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
+                                  "hot", "--space", "faulty.yaml", "--deadline", "3", "--record",
+                                  "r.jsonl", "--json", "o.json", "--t4", "t4.json"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json found = json::parse(read_file(folder / "o.json"))["problems"][0];
+  EXPECT_TRUE(found["winner"] == "chunked" || found["winner"] == "recurrent") << found["winner"];
+  EXPECT_EQ(found["tied"].size() + found["slower"].size(), 1U);
+  std::map<std::string, std::pair<std::string, std::string>> out;
+  for (const json& loser : found["out"])
+    out[loser["candidate"]] = {loser["status"], loser["reason"]};
+  EXPECT_EQ(out.size(), 5U);
+  EXPECT_EQ(out["wrong"].first, "incorrect");
+  EXPECT_EQ(out["lazy"].first, "incorrect");
+  EXPECT_EQ(out["crashes"].first, "failed");
+  EXPECT_HAS(out["crashes"].second, "Segmentation fault");
+  EXPECT_EQ(out["hangs"].first, "failed");
+  EXPECT_HAS(out["hangs"].second, "no answer within 3.01 s");
+  EXPECT_EQ(out["picky"].first, "skipped");
+  EXPECT_HAS(ended.out, "hangs");
+  const TuningRecord record = read_record(folder / "r.jsonl");
+  for (const auto& [candidate, why] : out)
+    EXPECT_EQ(std::ranges::count(record.problems[0].answers, candidate, &Answer::candidate), 1);
+  std::map<std::string, std::string> invalid;
+  const json t4 = json::parse(read_file(folder / "t4.json"));
+  for (const json& result : t4["results"])
+    invalid[result["configuration"]["variant"]] = result["invalidity"];
+  EXPECT_EQ(invalid["wrong"], "correctness");
+  EXPECT_EQ(invalid["hangs"], "runtime");
+  EXPECT_EQ(invalid["picky"], "constraints");
+  EXPECT_EQ(invalid["chunked"], "correct");
+}
+
+TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl", "--strategy", "exhaustive"}))
+                .exit_code,
+            0);
+  const Ended racing =
+      run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--json", "o.json"});
+  EXPECT_EQ(racing.exit_code, 0) << racing.err;
+  EXPECT_HAS(racing.out, "an exhaustive search of this record takes ");
+  EXPECT_HAS(racing.out, "regret ");
+  EXPECT_EQ(racing.err, "");
+  const json found = json::parse(read_file(folder / "o.json"));
+  EXPECT_EQ(found["problems"].size(), 2U);
+  EXPECT_GE(found["problems"][0]["replay"]["regret"], 0.0);
+  EXPECT_EQ(found["problems"][0]["replay"]["missing"], json::array());
+
+  // Without what was said of xform and in pairs.
+  std::istringstream whole(read_file(folder / "r.jsonl"));
+  std::string partial;
+  for (std::string line; std::getline(whole, line);)
+    if (!has(line, "\"candidate\":\"xform\"") && !has(line, "\"a_s\"")) partial += line + "\n";
+  write_text(folder / "partial.jsonl", partial);
+  for (const char* strategy : {"racing", "exhaustive", "random", "annealing"}) {
+    const Ended ended =
+        run_program(folder, tool, {"tune", "--replay", "partial.jsonl", "--strategy", strategy});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_HAS(ended.out, "missing from the record: xform");
+    EXPECT_HAS(ended.out, "2 of 2 candidates evaluated");
+  }
+  const Ended one =
+      run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--variant", "chunked"});
+  EXPECT_HAS(one.out, "1 of 1 candidates evaluated");
+  const Ended limited = run_program(
+      folder, tool, {"tune", "--replay", "r.jsonl", "--strategy", "random", "--max-evals", "1"});
+  EXPECT_HAS(limited.out, "1 of 3 candidates evaluated");
+  EXPECT_HAS(limited.out, "ended by --max-evals");
+}
+
+json problems_of(const std::string& path) { return json::parse(read_file(path))["problems"]; }
+
+// The lines of two shards under one header are a record of the whole.
+TEST(Tune, ShardsTogetherAreTheWhole) {
+  Folder folder;
+  json in_shards = json::array();
+  std::string merged;
+  for (const std::string shard : {"1", "2"}) {
+    ASSERT_EQ(
+        run_program(folder, tool, small({"--shard", shard + "/2", "--record", shard + ".jsonl"}))
+            .exit_code,
+        0);
+    ASSERT_EQ(
+        run_program(folder, tool, {"tune", "--replay", shard + ".jsonl", "--json", shard + ".json"})
+            .exit_code,
+        0);
+    ASSERT_EQ(problems_of(folder / (shard + ".json")).size(), 1U);
+    in_shards.push_back(problems_of(folder / (shard + ".json"))[0]);
+    const std::string record = read_file(folder / (shard + ".jsonl"));
+    merged += merged.empty() ? record : record.substr(record.find('\n') + 1);
+  }
+  write_text(folder / "merged.jsonl", merged);
+  ASSERT_EQ(
+      run_program(folder, tool, {"tune", "--replay", "merged.jsonl", "--json", "m.json"}).exit_code,
+      0);
+  EXPECT_EQ(problems_of(folder / "m.json"), in_shards);
+  const Ended whole = run_program(folder, tool, small({"--dry-run"}));
+  for (const json& problem : in_shards)
+    EXPECT_HAS(whole.out, problem["problem"]["case"].get<std::string>());
+}
+
+using Clock = std::chrono::steady_clock;
+
+// kill -9 at 20 moments: up to 20 ms after the record has grown. What stands in it stays, nothing
+// comes twice, and the search that is whole in the end is the one that the record replays.
+TEST(Tune, LosesAndDoublesNothingOver20Kills) {
+  constexpr int wanted_kills = 20;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
+  std::mt19937 random(20);
+  std::optional<Folder> folder(std::in_place);
+  int kills = 0;
+  while (true) {
+    const std::string path = *folder / "r.jsonl";
+    const std::string before = read_file(path);
+    const std::string lines = before.substr(0, before.rfind('\n') + 1);
+    if (lines.empty()) std::filesystem::remove(path);
+    const std::chrono::milliseconds pause(random() % 20);
+    const Words arguments = lines.empty()
+                                ? small({"--record", "r.jsonl", "--json", "o.json"})
+                                : Words{"tune", "--resume", "r.jsonl", "--json", "o.json"};
+    std::optional<Clock::time_point> grown;
+    Process process(*folder, tool, arguments);
+    while (!process.has_ended()) {
+      std::error_code absent;
+      const std::uintmax_t size = std::filesystem::file_size(path, absent);
+      if (!grown && !absent && size > before.size()) grown = Clock::now();
+      if (kills < wanted_kills && grown && Clock::now() >= *grown + pause) break;
+      ASSERT_LT(Clock::now(), deadline);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    process.kill_now();
+    const Ended ended = process.wait();
+    ASSERT_TRUE(read_file(path).starts_with(lines)) << "after " << kills << " kills";
+    if (ended.exit_code == 128 + SIGKILL) {
+      ++kills;
+      continue;
+    }
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    const TuningRecord record = read_record(path);  // refuses what is doubled or missing
+    ASSERT_EQ(record.problems.size(), 2U);
+    for (const RecordedProblem& problem : record.problems) {
+      EXPECT_TRUE(problem.finished);
+      EXPECT_EQ(problem.evaluations().size(), 3U);
+    }
+    const std::string whole = read_file(path);
+    const json found = problems_of(*folder / "o.json");
+    const Ended again =
+        run_program(*folder, tool, {"tune", "--resume", "r.jsonl", "--json", "p.json"});
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(problems_of(*folder / "p.json"), found);
+    EXPECT_EQ(read_file(path), whole);
+    if (kills == wanted_kills) break;
+    folder.emplace();
+  }
+  EXPECT_EQ(kills, wanted_kills);
+}
+
+TEST(Tune, ResumeRefusesAnotherBuild) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl"})).exit_code, 0);
+  std::string record = read_file(folder / "r.jsonl");
+  const std::size_t at = record.find("\"binary_hash\":\"") + 15;
+  record[at] = record[at] == '0' ? '1' : '0';
+  write_text(folder / "r.jsonl", record);
+  const Ended ended = run_program(folder, tool, {"tune", "--resume", "r.jsonl"});
+  EXPECT_EQ(ended.exit_code, 4);
+  EXPECT_HAS(ended.err, "binary_hash");
+  EXPECT_EQ(read_file(folder / "r.jsonl"), record);
+}
+
+}  // namespace
+}  // namespace gdn

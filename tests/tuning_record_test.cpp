@@ -1,0 +1,258 @@
+// Records of searches: what is written, read back, gone on with and replayed.
+#include "src/tuning_record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "src/error.hpp"
+#include "tests/process.hpp"
+
+namespace gdn {
+namespace {
+
+using nlohmann::json;
+using test::Folder;
+using test::read_file;
+using test::write_text;
+
+const json fingerprint = {{"device", "a test's"}};
+const json options = {{"seed", 1}};
+const json problem = {{"case", "small"}, {"scope", "core"}};
+
+// Sample i of "slow" is 2 + i/1000 s, of "fast" 1 + i/1000 s; "bad" is incorrect, and "frail" fails
+// when it is paired. Counts what it is asked.
+class Scripted : public Evaluator {
+ public:
+  const Evaluation& evaluate(const std::string& id, std::size_t samples) override {
+    Evaluation& known = known_[id];
+    if (known.setup_s == 0) {
+      ++setups;
+      known.setup_s = 10;
+      spent_s_ += 10;
+    }
+    if (id == "bad") {
+      known.status = Status::incorrect;
+      known.reason = "off by one";
+    }
+    while (known.status == Status::passed && known.samples_s.size() < samples) {
+      ++taken;
+      const double base = id == "slow" ? 2 : 1;
+      known.samples_s.push_back(base + static_cast<double>(known.samples_s.size()) / 1000);
+      known.sampling_s += 0.5;
+      spent_s_ += 0.5;
+    }
+    return known;
+  }
+
+  Pairs pair(const std::string& a, const std::string& b, const PairPlan&, double) override {
+    ++pairs;
+    spent_s_ += 3;
+    if (a == "frail" || b == "frail") {
+      known_["frail"].status = Status::failed;
+      known_["frail"].reason = "died";
+      return {};
+    }
+    return {{1, 1, 1}, {2, 2, 2}};
+  }
+
+  double spent_s() const override { return spent_s_; }
+
+  int setups = 0, taken = 0, pairs = 0;
+
+ private:
+  std::map<std::string, Evaluation> known_;
+  double spent_s_ = 0;
+};
+
+// One search, call by call; what it was answered.
+std::string search_with(Evaluator& evaluator) {
+  std::string said;
+  for (const auto& [id, samples] : std::vector<std::pair<const char*, std::size_t>>{
+           {"fast", 2}, {"slow", 2}, {"bad", 2}, {"fast", 4}, {"fast", 3}, {"frail", 1}}) {
+    const Evaluation& now = evaluator.evaluate(id, samples);
+    said += std::string(id) + std::to_string(now.samples_s.size()) + now.reason + " ";
+  }
+  said += std::to_string(evaluator.pair("fast", "slow", {}, 0).b_s.size());
+  said += std::to_string(evaluator.pair("fast", "frail", {}, 0).b_s.size());
+  return said + evaluator.evaluate("frail", 0).reason;
+}
+
+constexpr const char* said_by_all = "fast2 slow2 bad0off by one fast4 fast4 frail1 30died";
+
+TEST(Record, HoldsEveryAnswerOnceAndReadsBack) {
+  Folder folder;
+  Scripted inner;
+  RecordFile file = RecordFile::create(folder / "r.jsonl", fingerprint, options);
+  const auto recording = recording_evaluator(inner, file, problem);
+  EXPECT_EQ(search_with(*recording), said_by_all);
+  EXPECT_EQ(inner.taken, 7);
+  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  file.finish(problem);
+  file.finish(problem);
+
+  const std::string text = read_file(folder / "r.jsonl");
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1 + 5 + 2 + 1);
+  const TuningRecord record = read_record(folder / "r.jsonl");
+  EXPECT_EQ(record.fingerprint, fingerprint);
+  EXPECT_EQ(record.options, options);
+  ASSERT_EQ(record.problems.size(), 1U);
+  const RecordedProblem& read = record.problems[0];
+  EXPECT_TRUE(read.finished);
+  ASSERT_EQ(read.answers.size(), 5U);
+  EXPECT_EQ(read.answers[3].candidate, "fast");
+  EXPECT_EQ(read.answers[3].first, 2U);
+  EXPECT_EQ(read.answers[3].samples_s, (std::vector<double>{1.002, 1.003}));
+  EXPECT_EQ(read.answers[3].setup_s, 0);
+  EXPECT_EQ(read.answers[3].sampling_s, 1);
+  ASSERT_EQ(read.meetings.size(), 2U);
+  EXPECT_EQ(read.meetings[1].lost[0].candidate, "frail");
+  EXPECT_EQ(read.evaluations().at("frail").status, Status::failed);
+  EXPECT_EQ(record.whole_bytes, text.size());
+}
+
+// Cut at places all over the file: the search takes the same path, the rest is measured, and in
+// the end the file is that of an undisturbed search.
+TEST(Record, GoesOnFromWhereverItWasCut) {
+  Folder folder;
+  {
+    Scripted inner;
+    RecordFile file = RecordFile::create(folder / "whole.jsonl", fingerprint, options);
+    search_with(*recording_evaluator(inner, file, problem));
+    file.finish(problem);
+  }
+  const std::string whole = read_file(folder / "whole.jsonl");
+  for (std::size_t bytes = whole.find('\n') + 1; bytes <= whole.size(); bytes += 37) {
+    write_text(folder / "cut.jsonl", whole.substr(0, bytes));
+    Scripted inner;
+    RecordFile file = RecordFile::reopen(folder / "cut.jsonl");
+    file.go_on(fingerprint, options);
+    EXPECT_EQ(search_with(*recording_evaluator(inner, file, problem)), said_by_all);
+    file.finish(problem);
+    const std::string after = read_file(folder / "cut.jsonl");
+    EXPECT_EQ(std::ranges::count(after, '\n'), std::ranges::count(whole, '\n')) << bytes;
+    EXPECT_TRUE(after.starts_with(whole.substr(0, whole.rfind('\n', bytes - 1) + 1)));
+    EXPECT_EQ(read_record(folder / "cut.jsonl").problems[0].answers.size(), 5U);
+  }
+  Scripted inner;
+  RecordFile file = RecordFile::reopen(folder / "whole.jsonl");
+  file.go_on(fingerprint, options);
+  const auto recording = recording_evaluator(inner, file, problem);
+  search_with(*recording);
+  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  file.finish(problem);
+  EXPECT_EQ(inner.setups + inner.taken + inner.pairs, 0);
+  EXPECT_EQ(read_file(folder / "whole.jsonl"), whole);
+}
+
+void expect_refused(const std::function<void()>& act, const std::string& message) {
+  try {
+    act();
+    ADD_FAILURE() << "not refused: " << message;
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find(message), std::string::npos) << e.what();
+  }
+}
+
+TEST(Record, IsRefusedWhereItIsAnother) {
+  Folder folder;
+  const std::string path = folder / "r.jsonl";
+  RecordFile::create(path, fingerprint, options);
+  const std::string text = read_file(path);
+  expect_refused([&] { RecordFile::create(path, fingerprint, options); }, "--resume " + path);
+  expect_refused(
+      [&] {
+        RecordFile::reopen(path).go_on({{"device", "other"}}, options);
+      },
+      "fingerprint: device was \"a test's\" and is \"other\"");
+  expect_refused(
+      [&] {
+        RecordFile::reopen(path).go_on(fingerprint, {{"seed", 2}});
+      },
+      "options: seed was 1 and is 2");
+  const RecordFile open = RecordFile::reopen(path);
+  expect_refused([&] { RecordFile::reopen(path); }, "another run is writing it");
+  EXPECT_EQ(read_file(path), text);
+}
+
+TEST(Record, IsReadStrictly) {
+  Folder folder;
+  const std::string header = R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{}})";
+  const std::string answer =
+      R"({"problem":{},"candidate":"a","status":"passed","reason":"","first":0,"samples_s":[1],"setup_s":0,"sampling_s":1})";
+  const auto read = [&](const std::string& text) {
+    write_text(folder / "r.jsonl", text);
+    return read_record(folder / "r.jsonl");
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = answer;
+    changed.replace(changed.find(from), from.size(), to);
+    return header + "\n" + changed + "\n";
+  };
+  EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
+  EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
+  expect_refused([&] { read(""); }, "has no whole line");
+  expect_refused([&] { read(header); }, "has no whole line");
+  expect_refused([&] { read("nonsense\n"); }, "r.jsonl:1: not a line of a record");
+  expect_refused(
+      [&] {
+        read(R"({"schema":"gdnbench/1"})"
+             "\n");
+      },
+      "r.jsonl:1: schema");
+  expect_refused([&] { read(header + "\n" + answer + "\n" + answer + "\n"); },
+                 "r.jsonl:3: first: 1 is wanted");
+  expect_refused([&] { read(with("\"passed\"", "\"past\"")); }, "r.jsonl:2: status");
+  expect_refused([&] { read(with("[1]", "[-1]")); }, "r.jsonl:2: samples_s[0]");
+  expect_refused([&] { read(with("\"first\":0", "\"first\":1")); },
+                 "r.jsonl:2: first: 0 is wanted");
+  expect_refused([&] { read(with("\"setup_s\":0,", "")); }, "r.jsonl:2: setup_s");
+  expect_refused(
+      [&] {
+        read(header + "\n" +
+             R"({"problem":{},"a":"a","b":"b","a_s":[1],"b_s":[],"seconds":1,"lost":[]})"
+             "\n");
+      },
+      "r.jsonl:2: b_s: as many as in a_s");
+  expect_refused([&] { read_record(folder / "missing.jsonl"); }, "no such file");
+}
+
+TEST(Replay, HandsOutWhatTheRecordHasAtItsCost) {
+  RecordedProblem record;
+  record.answers = {
+      {.candidate = "a", .first = 0, .samples_s = {1, 2}, .setup_s = 5, .sampling_s = 1},
+      {.candidate = "a", .first = 2, .samples_s = {3, 4}, .setup_s = 0, .sampling_s = 3},
+      {.candidate = "b", .first = 0, .samples_s = {5, 6}, .setup_s = 1, .sampling_s = 8},
+      {.candidate = "bad",
+       .status = Status::failed,
+       .reason = "hung",
+       .samples_s = {},
+       .setup_s = 120,
+       .sampling_s = 0}};
+  record.meetings = {{.a = "a", .b = "c", .pairs = {{1, 1}, {2, 2}}, .seconds = 7, .lost = {}}};
+  const auto replay = replay_evaluator(record);
+  EXPECT_EQ(replay->evaluate("a", 2).samples_s, (std::vector<double>{1, 2}));
+  EXPECT_EQ(replay->spent_s(), 5 + 2);  // 4 s of sampling for 4 samples
+  EXPECT_EQ(replay->evaluate("a", 3).samples_s, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(replay->evaluate("a", 2).samples_s.size(), 3U);
+  EXPECT_EQ(replay->spent_s(), 5 + 3);
+  EXPECT_EQ(replay->evaluate("a", 100).samples_s.size(), 4U);
+  EXPECT_EQ(replay->spent_s(), 5 + 4);
+  EXPECT_EQ(replay->evaluate("bad", 1).status, Status::failed);
+  EXPECT_EQ(replay->evaluate("bad", 9).reason, "hung");
+  EXPECT_EQ(replay->spent_s(), 129);
+  EXPECT_EQ(replay->evaluate("elsewhere", 1).status, Status::skipped);
+  EXPECT_EQ(replay->evaluate("elsewhere", 1).reason, "not in the record");
+  EXPECT_EQ(replay->pair("c", "a", {}, 0).a_s, (std::vector<double>{2, 2}));  // the other way round
+  EXPECT_EQ(replay->spent_s(), 136);
+  const Pairs made = replay->pair("a", "b", {}, 0);
+  EXPECT_EQ(made.a_s, (std::vector<double>{1, 2}));
+  EXPECT_EQ(made.b_s, (std::vector<double>{5, 6}));
+  EXPECT_EQ(replay->spent_s(), 136 + 2 + 8);
+  const Pairs itself = replay->pair("a", "a", {}, 0);
+  EXPECT_EQ(itself.a_s, (std::vector<double>{1, 3}));
+  EXPECT_EQ(itself.b_s, (std::vector<double>{2, 4}));
+}
+
+}  // namespace
+}  // namespace gdn
