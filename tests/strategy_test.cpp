@@ -132,7 +132,7 @@ TEST(Strategy, EachFindsTheFastest) {
       EXPECT_EQ(outcome.winner, "b:stages=2:width=3") << name_of(strategy) << " " << seed;
       EXPECT_EQ(outcome.evaluated, 24U) << name_of(strategy);
       EXPECT_EQ(outcome.tied.size(), 0U);
-      EXPECT_EQ(outcome.slower.size(), 23U);
+      ASSERT_EQ(outcome.slower.size(), 23U);
       EXPECT_EQ(outcome.ended_by, Limit::none);
       ASSERT_TRUE(outcome.time_s);
       EXPECT_NEAR(outcome.time_s->median, 1e-3, 5e-6);
@@ -265,7 +265,7 @@ TEST(Strategy, TheShootOutDecidesWhatSamplesCannot) {
   const Outcome outcome =
       search(ids_of(truths), evaluator, {.strategy = Strategy::exhaustive, .sampling = brief});
   EXPECT_EQ(outcome.winner, "b");
-  EXPECT_EQ(names_of(outcome.slower), (std::vector<std::string>{"a", "c"}));
+  ASSERT_EQ(names_of(outcome.slower), (std::vector<std::string>{"a", "c"}));
   EXPECT_NEAR(outcome.slower[0].ratio, 1 / 0.97, 0.01);
   EXPECT_TRUE(outcome.slower[0].paired && outcome.slower[1].paired);
   EXPECT_TRUE(evaluator.met.contains({"b", "c"}));  // the rest met the new winner
