@@ -1,16 +1,15 @@
 // Finds case files, and the cases in them that selectors mean.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <utility>
 
 #include "src/case.hpp"
 #include "src/case_file.hpp"
+#include "src/data_folder.hpp"
 #include "src/error.hpp"
 #include "src/suggest.hpp"
 
@@ -95,25 +94,7 @@ std::vector<fs::path> case_files(const std::vector<std::string>& selectors) {
   return files;
 }
 
-fs::path case_folder() {
-  if (const char* set = std::getenv("GDNBENCH_CASES"); set != nullptr && *set != '\0') {
-    std::error_code error;
-    if (fs::is_directory(set, error)) return set;
-    throw UserError(fmt::format(
-        "GDNBENCH_CASES={}: no such folder; set it to the folder of the case files", set));
-  }
-  std::error_code error;
-  const fs::path binary = fs::read_symlink("/proc/self/exe", error);
-  std::vector<std::string> tried;
-  // Beside a build folder, one level deeper for the tests, and where an installation puts them.
-  for (const char* place : {"../cases", "../../cases", "../share/gdnbench/cases"}) {
-    fs::path folder = (binary.parent_path() / place).lexically_normal();
-    if (fs::is_directory(folder, error)) return folder;
-    tried.push_back(folder.string());
-  }
-  throw UserError(fmt::format("no folder of case files (tried {}); set GDNBENCH_CASES to it",
-                              fmt::join(tried, ", ")));
-}
+fs::path case_folder() { return data_folder("cases", "GDNBENCH_CASES", "case files"); }
 
 std::vector<Case> select_cases(const std::vector<std::string>& selectors,
                                const std::vector<Override>& overrides, std::size_t memory_bytes) {

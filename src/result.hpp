@@ -1,6 +1,7 @@
 // What a run leaves behind: rows, and the report that holds them. JSON is their written form.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,9 @@ inline constexpr const char* schema_name = "gdnbench/1";
 
 enum class Timing { cold, hot, graph, lab };
 enum class Status { passed, incorrect, failed, skipped };
+
+inline constexpr std::array all_scopes = {Scope::core, Scope::forward};
+inline constexpr std::array all_timings = {Timing::cold, Timing::hot, Timing::graph, Timing::lab};
 
 struct TimeSummary {
   double median = 0, q1 = 0, q3 = 0, min = 0;

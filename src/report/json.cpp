@@ -12,8 +12,6 @@
 namespace gdn {
 namespace {
 
-constexpr std::array scopes = {Scope::core, Scope::forward};
-constexpr std::array timings = {Timing::cold, Timing::hot, Timing::graph, Timing::lab};
 constexpr std::array statuses = {Status::passed, Status::incorrect, Status::failed,
                                  Status::skipped};
 
@@ -66,8 +64,8 @@ Row row_from(const Field& field) {
   Row row;
   row.case_name = field["case"].text();
   row.variant = field["variant"].text();
-  row.scope = field["scope"].one_of(scopes);
-  row.timing = field["timing"].one_of(timings);
+  row.scope = field["scope"].one_of(all_scopes);
+  row.timing = field["timing"].one_of(all_timings);
   row.status = field["status"].one_of(statuses);
   row.backend = text("backend");
   row.timer = text("timer");
