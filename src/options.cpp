@@ -11,6 +11,7 @@
 #include "src/error.hpp"
 #include "src/streams.hpp"
 #include "src/suggest.hpp"
+#include "src/tuned.hpp"
 
 namespace gdn {
 namespace {
@@ -110,9 +111,14 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& run = *app.add_subcommand("run", "Check and time variants on cases");
   add_case_options(run, options.cases, raw);
   run.add_option("-v,--variant", options.variants,
-                 "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given")
+                 "Variants by name or glob over ids, e.g. chunked 'wide:*'; all when not given.\n"
+                 "tuned: for each problem the one that `gdnbench tune` found best")
       ->delimiter(',')
       ->type_name("GLOB");
+  add_path(run, "--wisdom", options.wisdom,
+           "For --variant tuned: the file of winners (default: tuning/DEVICE.json)");
+  run.add_flag("--strict", options.strict,
+               "For --variant tuned: winners found with another build or driver are an error");
   run.add_option("--scope", raw.scopes, "core, forward (default: both)")->delimiter(',');
   run.add_option("--timing", raw.timings,
                  "cold: cache flushed before each sample (default) · hot: back to back ·\n"
@@ -149,6 +155,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                          "  gdnbench run --case short_tail_state\n"
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
+                         "  gdnbench run --case 'models_*' --variant baseline,tuned\n"
                          "  gdnbench run --case '*' --rounds 8 --json results.json\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
              exit_codes);
@@ -281,6 +288,9 @@ void understand_run(const Raw& raw, RunOptions& options) {
   const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
   if (!options.worker.inputs_file.empty() && selects_cases)
     throw UserError("--inputs takes the place of --case, --set and --seed; leave those out");
+  const bool tuned = std::ranges::find(options.variants, tuned_variant) != options.variants.end();
+  if (!tuned && (!options.wisdom.empty() || options.strict))
+    throw UserError("--wisdom and --strict are for --variant tuned; add that, or leave them out");
   if (options.worker.inputs_file.empty() && options.resume.empty() &&
       options.cases.selectors.empty())
     throw UserError(

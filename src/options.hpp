@@ -19,7 +19,9 @@ struct CaseSelection {
 
 struct RunOptions {
   CaseSelection cases;
-  std::vector<std::string> variants;  // globs over ids; none selects all of the backend
+  std::vector<std::string> variants;  // globs over ids, or `tuned`; none selects all of the backend
+  std::string wisdom;                 // the file that `tuned` is looked up in; "": the device's own
+  bool strict = false;                // whether stale wisdom is an error
   std::vector<Scope> scopes = {Scope::core, Scope::forward};
   std::vector<Timing> timings = {Timing::cold};
   WorkerOptions worker;

@@ -31,6 +31,13 @@ Json to_json(const ErrorSummary& error) {
           {"lab_passed", error.lab_passed}};
 }
 
+TunedAs tuned_from(const Field& field) {
+  return {.case_name = field["case"].text(),
+          .timing = field["timing"].one_of(all_timings),
+          .distance = field["distance"].quantity(),
+          .exact = field["exact"].truth()};
+}
+
 TimeSummary time_from(const Field& field) {
   TimeSummary time{.median = field["median"].quantity(),
                    .q1 = field["q1"].quantity(),
@@ -109,6 +116,7 @@ Row row_from(const Field& field) {
   if (const Field flags = field["flags"]; flags.given()) {
     for (const Field& flag : flags.items()) row.flags.push_back(flag.text());
   }
+  if (const Field tuned = field["tuned"]; tuned.given()) row.tuned = tuned_from(tuned.object());
   return row;
 }
 
@@ -177,6 +185,13 @@ double gigabytes_per_s(const Row& row) {
   return row.time_s && row.time_s->median > 0 ? row.bytes / row.time_s->median / 1e9 : 0;
 }
 
+Json to_json(const TunedAs& tuned) {
+  return {{"case", tuned.case_name},
+          {"timing", name_of(tuned.timing)},
+          {"distance", tuned.distance},
+          {"exact", tuned.exact}};
+}
+
 Json to_json(const Row& row) {
   Json knobs = Json::object();
   for (const Knob& knob : row.knobs) knobs[knob.name] = knob.value;
@@ -209,7 +224,8 @@ Json to_json(const Row& row) {
           {"bytes", row.bytes},
           {"input_hash", row.input_hash},
           {"output_hash", row.output_hash},
-          {"flags", row.flags}};
+          {"flags", row.flags},
+          {"tuned", row.tuned ? to_json(*row.tuned) : Json()}};
 }
 
 Json to_json(const Report& report) {

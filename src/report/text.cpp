@@ -113,6 +113,13 @@ std::string text_at(const nlohmann::json& object, const char* key, std::string_v
   return there ? printable(object[key].get_ref<const std::string&>()) : std::string(absent);
 }
 
+std::string note_on(const TunedAs& tuned) {
+  const std::string name = printable(tuned.case_name);
+  if (tuned.exact) return fmt::format("tuned: for this very problem, as {}", name);
+  return fmt::format("tuned: as for {} in {} timing, distance {}", name, name_of(tuned.timing),
+                     significant(tuned.distance, 2));
+}
+
 std::string_view meaning_of_flag(std::string_view flag) {
   const auto* found = std::find_if(flag_meanings.begin(), flag_meanings.end(),
                                    [&](const Sentence& s) { return s.first == flag; });

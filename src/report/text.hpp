@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "src/result.hpp"
+
 namespace gdn {
 
 // Columns that a terminal needs for the text: its code points, as every character of ours is one.
@@ -22,6 +24,9 @@ std::string percent(double share);  // of 1, two significant digits: "0.42 %"
 
 // The text at a key, printable; `absent` where there is none.
 std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent);
+
+// "tuned: as for chain_equal, distance 0.80".
+std::string note_on(const TunedAs& tuned);
 
 // What a flag of a row means, in a sentence; "" for one that is not known.
 std::string_view meaning_of_flag(std::string_view flag);
