@@ -13,5 +13,6 @@ int compare(const CompareCommand& command);
 int profile(const ProfileOptions& options);
 int doctor(const DoctorOptions& options);
 int report(const ReportCommand& command);
+int wisdom(const WisdomCommand& command);
 
 }  // namespace gdn

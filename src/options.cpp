@@ -248,6 +248,34 @@ void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
       "  gdnbench report reports/h200/ladder.json --knobs knobs.md --beside blocking.json");
 }
 
+void add_wisdom(CLI::App& app, WisdomCommand& command) {
+  CLI::App& wisdom = *app.add_subcommand("wisdom", "Show or export the winners of `gdnbench tune`");
+  wisdom.require_subcommand(1);
+  using What = WisdomCommand::What;
+  const auto add_file = [&command](CLI::App& sub) {
+    sub.add_option("FILE", command.file, "Wisdom (default: tuning/DEVICE.json)")
+        ->check(refuse_empty);
+  };
+  CLI::App& show = *wisdom.add_subcommand("show",
+                                          "What won where, how sure that is, and whether "
+                                          "it still holds");
+  add_file(show);
+  show.callback([&command] { command.what = What::show; });
+  CLI::App& export_it = *wisdom.add_subcommand("export", "The winners for other programs");
+  add_file(export_it);
+  export_it
+      .add_option("--format", command.format,
+                  "json: the file itself · cpp: a header with a table and a lookup · csv")
+      ->check(CLI::IsMember({"json", "cpp", "csv"}))
+      ->capture_default_str();
+  add_path(export_it, "-o,--output", command.output, "The file to write; - is standard output");
+  export_it.callback([&command] { command.what = What::export_it; });
+  wisdom.footer(
+      "Examples:\n"
+      "  gdnbench wisdom show\n"
+      "  gdnbench wisdom export tuning/nvidia_h200.json --format cpp --output best_kernels.hpp");
+}
+
 void understand_overrides(const Raw& raw, CaseSelection& cases) {
   for (const std::string& set : raw.sets) {
     const std::size_t equals = set.find('=');
@@ -354,12 +382,14 @@ Command parse_command_line(int argc, char** argv) {
   CompareCommand compare;
   ReportCommand report;
   ProfileOptions profile;
+  WisdomCommand wisdom;
   add_run(app, run, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
   add_compare(app, compare);
   add_report(app, report, raw);
   add_profile(app, profile, raw);
+  add_wisdom(app, wisdom);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
   app.add_subcommand("worker")->group("");  // not for people: see worker.hpp
   refuse_unknown_command(app, argc, argv);
@@ -393,6 +423,7 @@ Command parse_command_line(int argc, char** argv) {
     return inputs;
   }
   if (app.got_subcommand("compare")) return compare;
+  if (app.got_subcommand("wisdom")) return wisdom;
   if (app.got_subcommand("report")) {
     report.scope = scope_named(raw.ladder_scope);
     report.timing = timing_named(raw.ladder_timing);

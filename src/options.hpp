@@ -68,6 +68,14 @@ struct ReportCommand {
   Timing timing = Timing::graph;
 };
 
+// The winners that tuning found: as a table, or in another format.
+struct WisdomCommand {
+  enum class What { show, export_it } what = What::show;
+  std::string file;             // "" for that of the device
+  std::string format = "json";  // json, cpp, csv
+  std::string output = "-";     // a path; "-" for standard output
+};
+
 struct WorkCommand {};  // what a run starts itself again as
 
 // The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
@@ -76,7 +84,7 @@ struct Leave {
 };
 
 using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
-                             ProfileOptions, DoctorOptions, WorkCommand, Leave>;
+                             ProfileOptions, WisdomCommand, DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

@@ -104,4 +104,8 @@ std::string console(const Comparison& comparison, bool colour) {
          paint.in(fine ? Tone::good : Tone::bad, summary(comparison)) + "\n";
 }
 
+std::string console(const Wisdom& wisdom, const nlohmann::json& now, bool colour) {
+  return draw(table(wisdom, now), Paint(colour));
+}
+
 }  // namespace gdn

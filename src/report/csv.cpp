@@ -50,6 +50,11 @@ constexpr std::string_view header =
     "output_rms,state_rms,lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,"
     "flags,tuned\r\n";
 
+constexpr std::string_view wisdom_header =
+    "tuned_as,sequences,query_heads,value_heads,initial_state,gates,scope,timing,variant,median_s,"
+    "ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,limited,"
+    "seconds,tuned_at,kernels,driver\r\n";
+
 std::string joined_knobs(const Row& row) {
   std::string text;
   for (const Knob& knob : row.knobs) {
@@ -95,11 +100,43 @@ std::string record(const Row& row) {
   return record.line();
 }
 
+std::string record(const WisdomEntry& entry) {
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  const Problem& problem = entry.problem;
+  std::string sequences, tied;
+  for (int s = 0; s < problem.sequences(); ++s)
+    sequences += fmt::format("{}{}", s == 0 ? "" : ";", problem.length(s));
+  for (const WisdomEntry::Tied& t : entry.tied) tied += (tied.empty() ? "" : ";") + t.variant;
+  Record record;
+  record.text(entry.case_name).text(sequences);
+  record.number(problem.query_heads).number(problem.value_heads).text(truth(problem.initial_state));
+  record.text(name_of(entry.gates)).text(name_of(entry.scope)).text(name_of(entry.timing));
+  record.text(entry.winner.variant).number(entry.winner.median_s);
+  if (const auto& ci95 = entry.winner.ci95)
+    record.number(ci95->first).number(ci95->second);
+  else
+    record.none(2);
+  const WisdomEntry::Search& search = entry.search;
+  record.text(tied).text(search.strategy).count(search.seed);
+  for (const std::int64_t count : {search.candidates, search.evaluated, search.evaluated_fully})
+    record.count(static_cast<std::uint64_t>(count));
+  record.text(truth(search.limited)).number(search.seconds).text(entry.tuned_at);
+  record.text(text_at(entry.fingerprint, "kernels", ""));
+  record.text(text_at(entry.fingerprint, "driver", ""));
+  return record.line();
+}
+
 }  // namespace
 
 std::string csv(const Report& report) {
   std::string text(header);
   for (const Row& row : report.rows) text += record(row);
+  return text;
+}
+
+std::string csv(const Wisdom& wisdom) {
+  std::string text(wisdom_header);
+  for (const WisdomEntry& entry : wisdom.entries) text += record(entry);
   return text;
 }
 

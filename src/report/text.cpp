@@ -97,6 +97,11 @@ std::string significant(double value, int digits) {
 
 std::string percent(double share) { return significant(100 * share, 2) + " %"; }
 
+std::string half_width(double median, const std::optional<std::pair<double, double>>& ci95) {
+  if (!ci95 || median <= 0) return "—";
+  return "±" + percent(std::max(median - ci95->first, ci95->second - median) / median);
+}
+
 std::string format_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "—";
   if (seconds == 0) return "0 s";

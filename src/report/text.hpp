@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/result.hpp"
 
@@ -21,6 +23,9 @@ std::string printable(std::string_view text);
 std::string significant(double value, int digits);
 
 std::string percent(double share);  // of 1, two significant digits: "0.42 %"
+
+// From the median to the farther end of its interval: "±0.42 %"; "—" where there is none.
+std::string half_width(double median, const std::optional<std::pair<double, double>>& ci95);
 
 // The text at a key, printable; `absent` where there is none.
 std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent);
