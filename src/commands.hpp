@@ -14,5 +14,6 @@ int profile(const ProfileOptions& options);
 int doctor(const DoctorOptions& options);
 int report(const ReportCommand& command);
 int wisdom(const WisdomCommand& command);
+int merge(const MergeCommand& command);
 
 }  // namespace gdn

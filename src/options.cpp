@@ -276,6 +276,20 @@ void add_wisdom(CLI::App& app, WisdomCommand& command) {
       "  gdnbench wisdom export tuning/nvidia_h200.json --format cpp --output best_kernels.hpp");
 }
 
+void add_merge(CLI::App& app, MergeCommand& command) {
+  CLI::App& merge = *app.add_subcommand(
+      "merge", "Put wisdom files, tuning records or result files together: what shards wrote");
+  merge.add_option("FILES", command.files, "Files of one kind, told apart by what is in them")
+      ->required()
+      ->check(refuse_empty);
+  add_path(merge, "-o,--output", command.output, "The file to write; - is standard output")
+      .required();
+  merge.add_flag("--newer", command.newer,
+                 "Where two files differ on one problem or row, the later one counts; without it\n"
+                 "that is an error");
+  merge.footer("Example:\n  gdnbench merge --output tuning/nvidia_h200.json shard-*.json");
+}
+
 void understand_overrides(const Raw& raw, CaseSelection& cases) {
   for (const std::string& set : raw.sets) {
     const std::size_t equals = set.find('=');
@@ -383,6 +397,7 @@ Command parse_command_line(int argc, char** argv) {
   ReportCommand report;
   ProfileOptions profile;
   WisdomCommand wisdom;
+  MergeCommand merge;
   add_run(app, run, raw);
   add_list(app, list, raw);
   add_inputs(app, inputs, raw);
@@ -390,6 +405,7 @@ Command parse_command_line(int argc, char** argv) {
   add_report(app, report, raw);
   add_profile(app, profile, raw);
   add_wisdom(app, wisdom);
+  add_merge(app, merge);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
   app.add_subcommand("worker")->group("");  // not for people: see worker.hpp
   refuse_unknown_command(app, argc, argv);
@@ -424,6 +440,7 @@ Command parse_command_line(int argc, char** argv) {
   }
   if (app.got_subcommand("compare")) return compare;
   if (app.got_subcommand("wisdom")) return wisdom;
+  if (app.got_subcommand("merge")) return merge;
   if (app.got_subcommand("report")) {
     report.scope = scope_named(raw.ladder_scope);
     report.timing = timing_named(raw.ladder_timing);

@@ -76,6 +76,13 @@ struct WisdomCommand {
   std::string output = "-";     // a path; "-" for standard output
 };
 
+// Files of one kind as one.
+struct MergeCommand {
+  std::vector<std::string> files;
+  std::string output;  // a path; "-" for standard output
+  bool newer = false;  // where two differ, the later file counts
+};
+
 struct WorkCommand {};  // what a run starts itself again as
 
 // The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
@@ -83,8 +90,9 @@ struct Leave {
   int exit_code = 0;
 };
 
-using Command = std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
-                             ProfileOptions, WisdomCommand, DoctorOptions, WorkCommand, Leave>;
+using Command =
+    std::variant<RunOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
+                 ProfileOptions, WisdomCommand, MergeCommand, DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

@@ -1,4 +1,4 @@
-// `gdnbench wisdom show` and `export`: the finished program on data/wisdom/example.json.
+// `gdnbench wisdom show`, `wisdom export` and `merge`: the finished program on hand-made files.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -144,6 +144,35 @@ TEST(WisdomCommand, BadInputIsRefusedAndNothingIsWritten) {
   };
   for (const auto& [command, said] : refused) {
     const Ended ended = run_shell(folder, "$T " + command);
+    EXPECT_EQ(ended.exit_code, 4) << command;
+    EXPECT_HAS(ended.err, said);
+    EXPECT_FALSE(std::filesystem::exists(folder / "o")) << command;
+  }
+}
+
+TEST(MergeCommand, WritesTheWholeOrNothing) {
+  Folder folder;
+  const std::string shards = GDNBENCH_SOURCE_DIR "/tests/data/merge/";
+  Ended ended = run_program(
+      folder, tool,
+      {"merge", "--output", "w.json", shards + "wisdom-1.json", shards + "wisdom-2.json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(read_file(folder / "w.json"), gdn::json(read_wisdom(example_path)));
+  ended = run_program(
+      folder, tool, {"merge", "--newer", "--output", "-", "w.json", shards + "wisdom-narrow.json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(json::parse(ended.out)["entries"][0]["winner"]["median_s"], 0.00017);
+
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"merge --output o w.json " + shards + "wisdom-narrow.json", "differ; merge one of the two"},
+      {"merge --output o w.json " + shards + "results.json", "merge files of one kind"},
+      {"merge --output o w.json none.json", "none.json: no such file"},
+      {"merge --output w.json w.json", "would overwrite FILES"},
+      {"merge --output o", "FILES is required"},
+      {"merge w.json", "--output is required"},
+  };
+  for (const auto& [command, said] : refused) {
+    ended = run_shell(folder, "$T " + command);
     EXPECT_EQ(ended.exit_code, 4) << command;
     EXPECT_HAS(ended.err, said);
     EXPECT_FALSE(std::filesystem::exists(folder / "o")) << command;
