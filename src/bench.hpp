@@ -21,6 +21,7 @@ struct Planned {
   const Instance* instance;
   Scope scope;
   Timing timing;
+  std::optional<TunedAs> tuned;  // where --variant tuned means this one
 };
 
 Row blank_row(const Planned& planned);

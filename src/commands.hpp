@@ -14,5 +14,7 @@ int compare(const CompareCommand& command);
 int profile(const ProfileOptions& options);
 int doctor(const DoctorOptions& options);
 int report(const ReportCommand& command);
+int wisdom(const WisdomCommand& command);
+int merge(const MergeCommand& command);
 
 }  // namespace gdn

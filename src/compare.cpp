@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/fingerprint.hpp"
 #include "src/report/render.hpp"
 #include "src/thresholds.hpp"
 
@@ -48,30 +49,11 @@ std::vector<Pair> match(const Report& base, const Report& head) {
 
 bool timed(const Row& row) { return row.status == Status::passed && row.time_s.has_value(); }
 
-std::string shown(const nlohmann::json& fingerprint, const nlohmann::json::json_pointer& key) {
-  if (!fingerprint.contains(key)) return "(not given)";
-  return fingerprint.at(key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 // What makes times incomparable, each in one sentence.
 std::vector<std::string> differences(const Report& base, const Report& head,
                                      const std::vector<Pair>& pairs) {
-  using Pointer = nlohmann::json::json_pointer;
-  std::vector<std::string> found;
-  constexpr std::pair<const char*, const char*> properties[] = {
-      {"/device/name", "device"},
-      {"/device/target", "target"},
-      {"/device/processors", "number of processors"},
-      {"/driver", "driver"},
-      {"/cuda", "CUDA version"}};
-  for (const auto& [key, name] : properties) {
-    const std::string in_base = shown(base.fingerprint, Pointer(key));
-    const std::string in_head = shown(head.fingerprint, Pointer(key));
-    if (in_base != in_head) {
-      found.push_back(
-          fmt::format("the {} differs: {} in BASE, {} in HEAD", name, in_base, in_head));
-    }
-  }
+  std::vector<std::string> found =
+      differing(facts_of_times, base.fingerprint, "in BASE", head.fingerprint, "in HEAD");
   for (const auto& [b, h] : pairs) {
     if (b == nullptr || h == nullptr) continue;
     const auto expect_equal = [&, row = b](const char* name, const std::string& in_base,

@@ -27,6 +27,12 @@ std::string system_name() {
   return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
 }
 
+std::string shown(const nlohmann::json& fingerprint, const char* pointer) {
+  const nlohmann::json::json_pointer place(pointer);
+  if (!fingerprint.contains(place)) return "(not given)";
+  return fingerprint.at(place).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 nlohmann::json fingerprint(const nlohmann::json& of_backend) {
@@ -39,6 +45,20 @@ nlohmann::json fingerprint(const nlohmann::json& of_backend) {
   if (std::string_view(kernel_checks_text) != "") all["kernel_checks"] = kernel_checks_text;
   all["system"] = system_name();
   return all;
+}
+
+std::vector<std::string> differing(std::span<const Fact> facts, const nlohmann::json& a,
+                                   const std::string& where_a, const nlohmann::json& b,
+                                   const std::string& where_b) {
+  std::vector<std::string> found;
+  for (const auto& [pointer, name] : facts) {
+    const std::string in_a = shown(a, pointer);
+    const std::string in_b = shown(b, pointer);
+    if (in_a != in_b)
+      found.push_back(
+          fmt::format("the {} differs: {} {}, {} {}", name, in_a, where_a, in_b, where_b));
+  }
+  return found;
 }
 
 }  // namespace gdn

@@ -21,6 +21,8 @@ struct Execute {
   int operator()(const gdn::CompareCommand& command) const { return gdn::compare(command); }
   int operator()(const gdn::ProfileOptions& options) const { return gdn::profile(options); }
   int operator()(const gdn::ReportCommand& command) const { return gdn::report(command); }
+  int operator()(const gdn::WisdomCommand& command) const { return gdn::wisdom(command); }
+  int operator()(const gdn::MergeCommand& command) const { return gdn::merge(command); }
   int operator()(const gdn::DoctorOptions& options) const { return gdn::doctor(options); }
   int operator()(const gdn::WorkCommand&) const { return gdn::serve(gdn::worker_socket); }
   int operator()(const gdn::Leave& leave) const { return leave.exit_code; }

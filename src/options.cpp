@@ -11,6 +11,7 @@
 #include "src/error.hpp"
 #include "src/streams.hpp"
 #include "src/suggest.hpp"
+#include "src/tuned.hpp"
 
 namespace gdn {
 namespace {
@@ -204,6 +205,10 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& run = *app.add_subcommand("run", "Check and time variants on cases");
   add_case_options(run, options.cases, raw);
   add_variant_options(run, options, raw);
+  add_path(run, "--wisdom", options.wisdom,
+           "For --variant tuned: the file of winners (default: tuning/DEVICE.json)");
+  run.add_flag("--strict", options.strict,
+               "For --variant tuned: winners found with another build or driver are an error");
   add_path(run, "--inputs", options.worker.inputs_file,
            "A safetensors file of your own instead of cases: q k v raw_g beta\n"
            "[initial_state] [cu_seqlens]");
@@ -233,6 +238,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
                          "  gdnbench run --case short_tail_state\n"
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
+                         "  gdnbench run --case 'models_*' --variant baseline,tuned\n"
                          "  gdnbench run --case '*' --rounds 8 --json results.json\n"
                          "  gdnbench run --case '*' --against ../main/build/gdnbench\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
@@ -372,6 +378,48 @@ void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
       "  gdnbench report reports/h200/ladder.json --knobs knobs.md --beside blocking.json");
 }
 
+void add_wisdom(CLI::App& app, WisdomCommand& command) {
+  CLI::App& wisdom = *app.add_subcommand("wisdom", "Show or export the winners of `gdnbench tune`");
+  wisdom.require_subcommand(1);
+  using What = WisdomCommand::What;
+  const auto add_file = [&command](CLI::App& sub) {
+    sub.add_option("FILE", command.file, "Wisdom (default: tuning/DEVICE.json)")
+        ->check(refuse_empty);
+  };
+  CLI::App& show = *wisdom.add_subcommand("show",
+                                          "What won where, how sure that is, and whether "
+                                          "it still holds");
+  add_file(show);
+  show.callback([&command] { command.what = What::show; });
+  CLI::App& export_it = *wisdom.add_subcommand("export", "The winners for other programs");
+  add_file(export_it);
+  export_it
+      .add_option("--format", command.format,
+                  "json: the file itself · cpp: a header with a table and a lookup · csv")
+      ->check(CLI::IsMember({"json", "cpp", "csv"}))
+      ->capture_default_str();
+  add_path(export_it, "-o,--output", command.output, "The file to write; - is standard output");
+  export_it.callback([&command] { command.what = What::export_it; });
+  wisdom.footer(
+      "Examples:\n"
+      "  gdnbench wisdom show\n"
+      "  gdnbench wisdom export tuning/nvidia_h200.json --format cpp --output best_kernels.hpp");
+}
+
+void add_merge(CLI::App& app, MergeCommand& command) {
+  CLI::App& merge = *app.add_subcommand(
+      "merge", "Put wisdom files, tuning records or result files together: what shards wrote");
+  merge.add_option("FILES", command.files, "Files of one kind, told apart by what is in them")
+      ->required()
+      ->check(refuse_empty);
+  add_path(merge, "-o,--output", command.output, "The file to write; - is standard output")
+      .required();
+  merge.add_flag("--newer", command.newer,
+                 "Where two files differ on one problem or row, the later one counts; without it\n"
+                 "that is an error");
+  merge.footer("Example:\n  gdnbench merge --output tuning/nvidia_h200.json shard-*.json");
+}
+
 void understand_overrides(const Raw& raw, CaseSelection& cases) {
   for (const std::string& set : raw.sets) {
     const std::size_t equals = set.find('=');
@@ -457,6 +505,9 @@ void understand_run(const Raw& raw, RunOptions& options) {
   const bool selects_cases = !options.cases.selectors.empty() || !options.cases.overrides.empty();
   if (!options.worker.inputs_file.empty() && selects_cases)
     throw UserError("--inputs takes the place of --case, --set and --seed; leave those out");
+  const bool tuned = std::ranges::find(options.variants, tuned_variant) != options.variants.end();
+  if (!tuned && (!options.wisdom.empty() || options.strict))
+    throw UserError("--wisdom and --strict are for --variant tuned; add that, or leave them out");
   if (options.worker.inputs_file.empty() && options.resume.empty() &&
       options.cases.selectors.empty())
     throw UserError(
@@ -522,6 +573,8 @@ Command parse_command_line(int argc, char** argv) {
   CompareCommand compare;
   ReportCommand report;
   ProfileOptions profile;
+  WisdomCommand wisdom;
+  MergeCommand merge;
   add_run(app, run, raw);
   add_ab(app, ab, raw);
   add_tune(app, tune, raw);
@@ -530,6 +583,8 @@ Command parse_command_line(int argc, char** argv) {
   add_compare(app, compare);
   add_report(app, report, raw);
   add_profile(app, profile, raw);
+  add_wisdom(app, wisdom);
+  add_merge(app, merge);
   app.add_subcommand("doctor", "What this machine can do, and the remedy for what it cannot");
   app.add_subcommand("worker")->group("");  // not for people: see worker.hpp
   refuse_unknown_command(app, argc, argv);
@@ -573,6 +628,8 @@ Command parse_command_line(int argc, char** argv) {
     return inputs;
   }
   if (app.got_subcommand("compare")) return compare;
+  if (app.got_subcommand("wisdom")) return wisdom;
+  if (app.got_subcommand("merge")) return merge;
   if (app.got_subcommand("report")) {
     report.scope = scope_named(raw.ladder_scope);
     report.timing = timing_named(raw.ladder_timing);

@@ -21,7 +21,9 @@ struct CaseSelection {
 
 struct RunOptions {
   CaseSelection cases;
-  std::vector<std::string> variants;  // globs over ids; none selects all of the backend
+  std::vector<std::string> variants;  // globs over ids, or `tuned`; none selects all of the backend
+  std::string wisdom;                 // the file that `tuned` is looked up in; "": the device's own
+  bool strict = false;                // whether stale wisdom is an error
   std::vector<Scope> scopes = {Scope::core, Scope::forward};
   std::vector<Timing> timings = {Timing::cold};
   WorkerOptions worker;
@@ -81,6 +83,21 @@ struct ReportCommand {
   Timing timing = Timing::graph;
 };
 
+// The winners that tuning found: as a table, or in another format.
+struct WisdomCommand {
+  enum class What { show, export_it } what = What::show;
+  std::string file;             // "" for that of the device
+  std::string format = "json";  // json, cpp, csv
+  std::string output = "-";     // a path; "-" for standard output
+};
+
+// Files of one kind as one.
+struct MergeCommand {
+  std::vector<std::string> files;
+  std::string output;  // a path; "-" for standard output
+  bool newer = false;  // where two differ, the later file counts
+};
+
 struct WorkCommand {};  // what a run starts itself again as
 
 // The command line answered itself (--help, --version) or was wrong: nothing is left but to leave.
@@ -88,8 +105,9 @@ struct Leave {
   int exit_code = 0;
 };
 
-using Command = std::variant<RunOptions, TuneOptions, ListOptions, InputsOptions, CompareCommand,
-                             ReportCommand, ProfileOptions, DoctorOptions, WorkCommand, Leave>;
+using Command =
+    std::variant<RunOptions, TuneOptions, ListOptions, InputsOptions, CompareCommand, ReportCommand,
+                 ProfileOptions, WisdomCommand, MergeCommand, DoctorOptions, WorkCommand, Leave>;
 
 // Prints help, version and usage errors itself. Throws UserError for values that contradict.
 Command parse_command_line(int argc, char** argv);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "src/error.hpp"
 #include "src/suggest.hpp"
 
@@ -34,12 +32,8 @@ void give_up(Row& row, Status status, const std::string& reason) {
   row.against.reset();
 }
 
-Scope scope_named(const std::string& name) {
-  return named("scope", name, std::array{Scope::core, Scope::forward});
-}
+Scope scope_named(const std::string& name) { return named("scope", name, all_scopes); }
 
-Timing timing_named(const std::string& name) {
-  return named("timing", name, std::array{Timing::cold, Timing::hot, Timing::graph, Timing::lab});
-}
+Timing timing_named(const std::string& name) { return named("timing", name, all_timings); }
 
 }  // namespace gdn

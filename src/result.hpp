@@ -1,6 +1,7 @@
 // What a run leaves behind: rows, and the report that holds them. JSON is their written form.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,9 @@ inline constexpr const char* schema_name = "gdnbench/1";
 
 enum class Timing { cold, hot, graph, lab };
 enum class Status { passed, incorrect, failed, skipped };
+
+inline constexpr std::array all_scopes = {Scope::core, Scope::forward};
+inline constexpr std::array all_timings = {Timing::cold, Timing::hot, Timing::graph, Timing::lab};
 
 struct TimeSummary {
   double median = 0, q1 = 0, q3 = 0, min = 0;
@@ -66,6 +70,14 @@ struct Against {
   std::vector<Once> repeats;  // none of a single one
 };
 
+// Why a row of `--variant tuned` is of this variant: what it was the winner of.
+struct TunedAs {
+  std::string case_name;  // as it was tuned
+  Timing timing = Timing::cold;
+  double distance = 0;  // of the row's problem from that one: see wisdom.hpp
+  bool exact = false;   // it is the very problem, in the row's timing
+};
+
 inline constexpr std::size_t kept_samples = 200;  // of a row
 
 // One measured (case, variant, scope, timing).
@@ -98,6 +110,7 @@ struct Row {
   std::string input_hash;          // 16 hexadecimal digits
   std::string output_hash;         // of output and final state: two runs that agree bit for bit
   std::vector<std::string> flags;  // noisy, few_samples, timeout, throttled, …
+  std::optional<TunedAs> tuned;    // only of a row that --variant tuned selected
 };
 
 struct Report {
@@ -118,8 +131,9 @@ std::string rung_of(const Row& row);
 double tflops(const Row& row);           // flop / median / 1e12; 0 without a time
 double gigabytes_per_s(const Row& row);  // bytes / median / 1e9; 0 without a time
 
-// docs/result-schema.json describes both. What is not finite (the rms of an output with a NaN) is
+// docs/result-schema.json describes them. What is not finite (the rms of an output with a NaN) is
 // written as null, and read back as NaN.
+nlohmann::json to_json(const TunedAs& tuned);
 nlohmann::json to_json(const Row& row);
 nlohmann::json to_json(const Report& report);
 // Throw UserError that names the missing or ill-typed field. Fields that they do not know are

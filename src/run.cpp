@@ -26,6 +26,7 @@
 #include "src/run_record.hpp"
 #include "src/score.hpp"
 #include "src/streams.hpp"
+#include "src/tuned.hpp"
 #include "src/variant_select.hpp"
 
 namespace gdn {
@@ -60,8 +61,36 @@ std::string the_one(const std::string& glob, Target target) {
       fmt::format("--a {}: one instance is wanted, these are {}:{}", glob, selected.size(), ids));
 }
 
+// Variants for every case, in one value: those that globs select, and the lookup of the tuned one.
+struct Wanted {
+  std::vector<SelectedVariant> selected;
+  std::optional<TunedVariants> tuned;
+};
+
+Wanted wanted_variants(const RunOptions& options, const Device& device, const Json& fingerprint) {
+  std::vector<std::string> globs = options.variants;
+  Wanted wanted;
+  if (std::erase(globs, tuned_variant) > 0)
+    wanted.tuned.emplace(options.wisdom, device, fingerprint, options.strict);
+  if (!wanted.tuned || !globs.empty()) wanted.selected = select_variants(globs, device.target);
+  return wanted;
+}
+
+// Adds the tuned variant to the `rows` of one case, scope and timing, or marks it where it is among
+// them.
+void add_tuned(TunedVariants& tuned, const RunOptions& options, const Case& c, Scope scope,
+               Timing timing, std::vector<Planned>& rows) {
+  const bool own_inputs = !options.worker.inputs_file.empty();
+  const auto [selected, as] = tuned.select(
+      c.problem, own_inputs ? std::nullopt : std::optional(c.recipe.gates), scope, timing);
+  auto row = std::ranges::find(rows, selected.instance, &Planned::instance);
+  if (row == rows.end())
+    row = rows.insert(row, {&c, selected.variant, selected.instance, scope, timing});
+  row->tuned = as;
+}
+
 std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case>& cases,
-                               const std::vector<SelectedVariant>& selected) {
+                               Wanted& wanted) {
   std::set<std::string> names;
   for (const Case& c : cases)
     if (!names.insert(c.name).second)
@@ -70,10 +99,22 @@ std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case
   std::vector<Planned> plan;
   for (const Case& c : cases)
     for (const Scope scope : options.scopes)
-      for (const Timing timing : options.timings)
-        for (const SelectedVariant& s : selected)
-          plan.push_back({&c, s.variant, s.instance, scope, timing});
+      for (const Timing timing : options.timings) {
+        std::vector<Planned> rows;
+        for (const SelectedVariant& s : wanted.selected)
+          rows.push_back({&c, s.variant, s.instance, scope, timing});
+        if (wanted.tuned) add_tuned(*wanted.tuned, options, c, scope, timing, rows);
+        std::ranges::move(rows, std::back_inserter(plan));
+      }
   return plan;
+}
+
+// What --variant tuned came to mean, by row: a run whose wisdom has changed is not resumed.
+Json meaning_of_tuned(const std::vector<Planned>& plan) {
+  Json meant = Json::object();
+  for (const Planned& planned : plan)
+    if (planned.tuned) meant[row_key(planned)] = to_json(*planned.tuned);
+  return meant;
 }
 
 // The plan in the order of a round: as planned in the first, shuffled in later ones, so that no row
@@ -125,7 +166,8 @@ std::vector<std::string> outputs_of(const RunOptions& options) {
 }
 
 void require_outputs_of(const RunOptions& options) {
-  std::vector<NamedPath> inputs = {{"--inputs", options.worker.inputs_file}};
+  std::vector<NamedPath> inputs = {{"--inputs", options.worker.inputs_file},
+                                   {"--wisdom", options.wisdom}};
   if (options.worker.inputs_file.empty())
     for (const auto& path : case_files(options.cases.selectors)) inputs.push_back({"--case", path});
   require_outputs(inputs, {{"--json", options.json},
@@ -183,7 +225,9 @@ void measure_row(const Meter& meter, const Planned& planned, int round, Results&
   }
   progress.doing(planned.c->name, variant_id(*planned.variant, *planned.instance), planned.scope,
                  planned.timing);
-  progress.finished(results.add(meter.measure(planned)));
+  Row row = meter.measure(planned);
+  row.tuned = planned.tuned;
+  progress.finished(results.add(std::move(row)));
 }
 
 // Measures what is planned and not yet in the report. Of one round, each case is printed as soon as
@@ -233,11 +277,15 @@ int run(const RunOptions& given) {
     meter.measure = [&](const Planned& planned) { return paired->measure(planned); };
   }
   const std::vector<Case> cases = cases_of(options, bench.device());
-  const std::vector<Planned> plan =
-      plan_rows(options, cases, select_variants(options.variants, bench.device().target));
   Report report{.fingerprint = fingerprint(bench.of_backend()),
                 .options = record_of(options, cases)};
   if (paired) report.options["against"]["build"] = paired->other().build();
+  Wanted wanted = wanted_variants(options, bench.device(), report.fingerprint);
+  const std::vector<Planned> plan = plan_rows(options, cases, wanted);
+  report.options["tuned"] = meaning_of_tuned(plan);
+  if (wanted.tuned)
+    for (const std::string& warning : wanted.tuned->warnings())
+      print(stderr, fmt::format("gdnbench: warning: {}\n", warning));
   const std::string kept = journal_of(options);
   if (journal)
     journal->go_on(report);

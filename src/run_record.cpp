@@ -82,6 +82,8 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"cases", meant},
           {"set", overrides},
           {"variant", options.variants},
+          {"wisdom", absolute_or_none(options.wisdom)},
+          {"strict", options.strict},
           {"scope", scopes},
           {"timing", timings},
           {"backend", worker.backend.name},
@@ -122,8 +124,11 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     record.at("batch").get_to(worker.backend.batch);
     record.at("inputs").get_to(worker.inputs_file);
     record.at("dump").get_to(worker.dump_folder);
-    options.rounds = record.value("rounds", 1);  // else of another build, as will be said
+    // Without these it is of another build, as will be said.
+    options.rounds = record.value("rounds", 1);
     options.against = pairs_from(record.value("against", Json()));
+    options.wisdom = record.value("wisdom", "");
+    options.strict = record.value("strict", false);
     record.at("lab_score").get_to(options.lab_score);
     record.at("min_samples").get_to(worker.sampling.min_samples);
     record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);

@@ -1,11 +1,10 @@
 // `gdnbench tune`: the fastest candidate for every problem, on a device or in a record.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
@@ -214,14 +213,27 @@ Exit exit_of(const std::vector<TunedProblem>& tuned) {
   return exit;
 }
 
+// Before anything is measured: wisdom of another device, or what is none, cannot be added to.
+void require_wisdom_of(const TuneOptions& options, const Json& fingerprint) {
+  if (options.output.empty() || !std::filesystem::exists(options.output)) return;
+  const std::string device = fingerprint.at("device").at("name");
+  if (const std::string of_file = read_wisdom(options.output).device; of_file != device)
+    throw UserError(
+        fmt::format("--output {}: it is the wisdom of {}, this is {}; give another file",
+                    options.output, of_file, device));
+}
+
+// At once, so that a kill costs the search that is under way and no more.
+void keep(const TunedProblem& tuned, const TuneOptions& options, const Json& fingerprint) {
+  if (options.output.empty()) return;
+  if (const std::optional<WisdomEntry> entry = wisdom_of(tuned, fingerprint))
+    add_to_wisdom_file(options.output, {*entry});
+}
+
 int deliver_all(const TuneOptions& options, const Json& fingerprint, const Json& record,
                 const std::vector<TunedProblem>& tuned, std::FILE* tables) {
   deliver(options.measured.json, json(fingerprint, record, tuned));
-  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  deliver(options.t4, t4(tuned, fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))));
-  // TODO: the one place where winners become wisdom: add_to_wisdom() each of `tuned` and write it.
-  if (!options.output.empty())
-    throw UserError("--output: this build cannot write wisdom; leave it out");
+  deliver(options.t4, t4(tuned, utc_now()));
   print(tables, next_step(options, tuned) + "\n");
   return static_cast<int>(exit_of(tuned));
 }
@@ -302,6 +314,7 @@ int replay(const TuneOptions& given) {
                     "that `tune --record` wrote");
   const Ids all = meant_by(given.measured.variants, record.options["candidates"].get<Ids>());
 
+  require_wisdom_of(options, record.fingerprint);
   std::FILE* const tables = tables_of(options);
   std::vector<TunedProblem> tuned;
   double spent_s = 0;
@@ -319,6 +332,7 @@ int replay(const TuneOptions& given) {
     tuned.back().replay = notes;
     spent_s += tuned.back().outcome.spent_s;
     show(tuned.back(), tables);
+    keep(tuned.back(), options, record.fingerprint);
   }
   return deliver_all(options, record.fingerprint, record.options, tuned, tables);
 }
@@ -346,6 +360,7 @@ int tune(const TuneOptions& given) {
   Bench bench(options.measured.worker);
   const Ids candidates = candidates_for(bench.device().target);
   const Json of_machine = fingerprint(bench.of_backend());
+  require_wisdom_of(options, of_machine);
   const Json asked = record_of(options, cases, candidates);
   if (record)
     record->go_on(of_machine, asked);
@@ -371,6 +386,7 @@ int tune(const TuneOptions& given) {
     spent_s += tuned.back().outcome.spent_s;
     progress.clear();
     show(tuned.back(), tables);
+    keep(tuned.back(), options, of_machine);
   }
   return deliver_all(options, of_machine, asked, tuned, tables);
 }

@@ -1,4 +1,4 @@
-// JSON Schema, as much of it as docs/result-schema.json uses. A keyword that is not known here is
+// JSON Schema, as much of it as docs/*-schema.json use. A keyword that is not known here is
 // an error, so that no part of the schema goes unchecked.
 #pragma once
 
@@ -83,6 +83,7 @@ class JsonSchema {
     if (keyword == "const") return value == rule;
     if (keyword == "enum") return std::find(rule.begin(), rule.end(), value) != rule.end();
     if (keyword == "minimum") return !value.is_number() || value.get<double>() >= rule;
+    if (keyword == "exclusiveMinimum") return !value.is_number() || value.get<double>() > rule;
     if (keyword == "minLength")
       return !value.is_string() || value.get<std::string>().size() >= rule;
     if (keyword == "minItems") return !value.is_array() || value.size() >= rule;

@@ -66,7 +66,7 @@ class Drawn : public Evaluator {
       pairs.b_s.push_back(draw(b) * drift);
       spent_s_ += 2 * sample_cost_s;
       if (pairs.a_s.size() >= static_cast<std::size_t>(plan.min_pairs) &&
-          verdict_of(paired_ratio(pairs), plan, noise_floor) != Verdict::inconclusive)
+          verdict_of(paired_ratio(pairs, plan), plan, noise_floor) != Verdict::inconclusive)
         break;
     }
     return pairs;

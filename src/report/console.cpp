@@ -109,4 +109,8 @@ std::string console(const TunedProblem& tuned, bool colour) {
   return draw(table(tuned), Paint(colour));
 }
 
+std::string console(const Wisdom& wisdom, const nlohmann::json& now, bool colour) {
+  return draw(table(wisdom, now), Paint(colour));
+}
+
 }  // namespace gdn

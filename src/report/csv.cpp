@@ -48,7 +48,12 @@ constexpr std::string_view header =
     "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,"
     "median_s,q1_s,q3_s,min_s,ci95_low_s,ci95_high_s,samples,rounds,host_s,tflop_per_s,gb_per_s,"
     "output_rms,state_rms,lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,"
-    "flags\r\n";
+    "flags,tuned\r\n";
+
+constexpr std::string_view wisdom_header =
+    "tuned_as,sequences,query_heads,value_heads,initial_state,gates,scope,timing,variant,median_s,"
+    "ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,limited,"
+    "seconds,tuned_at,kernels,driver\r\n";
 
 std::string joined_knobs(const Row& row) {
   std::string text;
@@ -91,6 +96,33 @@ std::string record(const Row& row) {
   }
   record.count(static_cast<std::uint64_t>(row.chain_chunks)).count(row.workspace_bytes);
   record.number(row.flop).number(row.bytes).text(row.input_hash).text(joined_flags(row));
+  record.text(row.tuned ? note_on(*row.tuned) : "");
+  return record.line();
+}
+
+std::string record(const WisdomEntry& entry) {
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  const Problem& problem = entry.problem;
+  std::string sequences, tied;
+  for (int s = 0; s < problem.sequences(); ++s)
+    sequences += fmt::format("{}{}", s == 0 ? "" : ";", problem.length(s));
+  for (const WisdomEntry::Tied& t : entry.tied) tied += (tied.empty() ? "" : ";") + t.variant;
+  Record record;
+  record.text(entry.case_name).text(sequences);
+  record.number(problem.query_heads).number(problem.value_heads).text(truth(problem.initial_state));
+  record.text(name_of(entry.gates)).text(name_of(entry.scope)).text(name_of(entry.timing));
+  record.text(entry.winner.variant).number(entry.winner.median_s);
+  if (const auto& ci95 = entry.winner.ci95)
+    record.number(ci95->first).number(ci95->second);
+  else
+    record.none(2);
+  const WisdomEntry::Search& search = entry.search;
+  record.text(tied).text(search.strategy).count(search.seed);
+  for (const std::int64_t count : {search.candidates, search.evaluated, search.evaluated_fully})
+    record.count(static_cast<std::uint64_t>(count));
+  record.text(truth(search.limited)).number(search.seconds).text(entry.tuned_at);
+  record.text(text_at(entry.fingerprint, "kernels", ""));
+  record.text(text_at(entry.fingerprint, "driver", ""));
   return record.line();
 }
 
@@ -99,6 +131,12 @@ std::string record(const Row& row) {
 std::string csv(const Report& report) {
   std::string text(header);
   for (const Row& row : report.rows) text += record(row);
+  return text;
+}
+
+std::string csv(const Wisdom& wisdom) {
+  std::string text(wisdom_header);
+  for (const WisdomEntry& entry : wisdom.entries) text += record(entry);
   return text;
 }
 

@@ -12,8 +12,6 @@
 namespace gdn {
 namespace {
 
-constexpr std::array scopes = {Scope::core, Scope::forward};
-constexpr std::array timings = {Timing::cold, Timing::hot, Timing::graph, Timing::lab};
 constexpr std::array statuses = {Status::passed, Status::incorrect, Status::failed,
                                  Status::skipped};
 
@@ -93,6 +91,13 @@ Against against_from(const Field& field) {
   return against;
 }
 
+TunedAs tuned_from(const Field& field) {
+  return {.case_name = field["case"].text(),
+          .timing = field["timing"].one_of(all_timings),
+          .distance = field["distance"].quantity(),
+          .exact = field["exact"].truth()};
+}
+
 TimeSummary time_from(const Field& field) {
   return {.median = field["median"].quantity(),
           .q1 = field["q1"].quantity(),
@@ -120,8 +125,8 @@ Row row_from(const Field& field) {
   Row row;
   row.case_name = field["case"].text();
   row.variant = field["variant"].text();
-  row.scope = field["scope"].one_of(scopes);
-  row.timing = field["timing"].one_of(timings);
+  row.scope = field["scope"].one_of(all_scopes);
+  row.timing = field["timing"].one_of(all_timings);
   row.status = field["status"].one_of(statuses);
   row.backend = text("backend");
   row.timer = text("timer");
@@ -166,6 +171,7 @@ Row row_from(const Field& field) {
   if (const Field flags = field["flags"]; flags.given()) {
     for (const Field& flag : flags.items()) row.flags.push_back(flag.text());
   }
+  if (const Field tuned = field["tuned"]; tuned.given()) row.tuned = tuned_from(tuned.object());
   return row;
 }
 
@@ -234,6 +240,13 @@ double gigabytes_per_s(const Row& row) {
   return row.time_s && row.time_s->median > 0 ? row.bytes / row.time_s->median / 1e9 : 0;
 }
 
+Json to_json(const TunedAs& tuned) {
+  return {{"case", tuned.case_name},
+          {"timing", name_of(tuned.timing)},
+          {"distance", tuned.distance},
+          {"exact", tuned.exact}};
+}
+
 Json to_json(const Row& row) {
   Json knobs = Json::object();
   for (const Knob& knob : row.knobs) knobs[knob.name] = knob.value;
@@ -267,7 +280,8 @@ Json to_json(const Row& row) {
           {"bytes", row.bytes},
           {"input_hash", row.input_hash},
           {"output_hash", row.output_hash},
-          {"flags", row.flags}};
+          {"flags", row.flags},
+          {"tuned", row.tuned ? to_json(*row.tuned) : Json()}};
 }
 
 Json to_json(const Report& report) {

@@ -1,4 +1,4 @@
-// A report or a comparison as text. Pure functions: one file each beside this header.
+// A report, a comparison or wisdom as text. Pure functions: one file each beside this header.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "src/compare.hpp"
 #include "src/result.hpp"
+#include "src/wisdom.hpp"
 
 namespace gdn {
 
@@ -15,9 +16,16 @@ namespace gdn {
 // a run wrote it, describes the case.
 std::string console(const Report& report, bool colour);
 std::string console(const Comparison& comparison, bool colour);
+// Whether an entry still holds is judged by `now`, a fingerprint of today.
+std::string console(const Wisdom& wisdom, const nlohmann::json& now, bool colour);
 
 std::string json(const Report& report);
 std::string csv(const Report& report);  // RFC 4180, one row a line, units in the column names
+
+std::string csv(const Wisdom& wisdom);
+
+// A header for C++17 that stands alone: a table of the winners, and a lookup of the nearest.
+std::string cpp_header(const Wisdom& wisdom);
 
 std::string markdown(const Report& report);
 std::string markdown(const Comparison& comparison);  // for a pull request

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/report/footnotes.hpp"
 #include "src/report/render.hpp"
 #include "src/report/text.hpp"
 
@@ -18,46 +19,6 @@ namespace {
 using Rows = std::vector<const Row*>;
 
 const std::string none = "—";
-
-std::string superscript(std::size_t number) {
-  constexpr std::array digits = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
-  std::string text;
-  for (const char c : std::to_string(number)) text += digits[static_cast<std::size_t>(c - '0')];
-  return text;
-}
-
-// The flags of a table, numbered as they come.
-class Footnotes {
- public:
-  std::string mark(const std::vector<std::string>& flags) {
-    std::string marks;
-    for (const std::string& flag : flags) {
-      auto found = std::find(flags_.begin(), flags_.end(), flag);
-      if (found == flags_.end()) found = flags_.insert(flags_.end(), flag);
-      marks += " " + superscript(static_cast<std::size_t>(found - flags_.begin()) + 1);
-    }
-    return marks;
-  }
-
-  std::vector<std::string> notes() const {
-    std::vector<std::string> notes;
-    for (std::size_t i = 0; i < flags_.size(); ++i) {
-      const std::string_view meaning = meaning_of_flag(flags_[i]);
-      notes.push_back(fmt::format("{} {}{}{}", superscript(i + 1), printable(flags_[i]),
-                                  meaning.empty() ? "" : ": ", meaning));
-    }
-    return notes;
-  }
-
- private:
-  std::vector<std::string> flags_;
-};
-
-std::string half_width(const TimeSummary& time) {
-  if (!time.ci95 || time.median <= 0) return none;
-  const double reach = std::max(time.median - time.ci95->first, time.ci95->second - time.median);
-  return "±" + percent(reach / time.median);
-}
 
 std::string errors(const Row& row) {
   if (!row.error) return none;
@@ -137,7 +98,7 @@ Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes)
   if (row.time_s && row.time_s->median > 0) {
     const double median = row.time_s->median;
     line.cells.push_back(format_time(median));
-    line.cells.push_back(half_width(*row.time_s));
+    line.cells.push_back(half_width(median, row.time_s->ci95));
     line.cells.push_back(times_faster(first_s, median));
     line.cells.push_back(times_faster(before_s, median));
     line.cells.push_back(significant(tflops(row), 3));
@@ -148,7 +109,9 @@ Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes)
     line.cells.resize(8, none);
   }
   line.cells.push_back(errors(row));
-  line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
+  std::vector<std::string> notes = row.flags;
+  if (row.tuned) notes.push_back(note_on(*row.tuned));
+  line.cells.push_back(verdict(row) + footnotes.mark(notes));
   return line;
 }
 

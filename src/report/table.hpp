@@ -7,6 +7,7 @@
 
 #include "src/compare.hpp"
 #include "src/result.hpp"
+#include "src/wisdom.hpp"
 
 namespace gdn {
 
@@ -39,6 +40,7 @@ struct Table {
 std::vector<Table> tables(const Report& report);
 
 Table table(const Comparison& comparison);
+Table table(const Wisdom& wisdom, const nlohmann::json& now);
 
 // "1 slower, 3 same; geometric mean of HEAD/BASE 1.008× over 4 rows".
 std::string summary(const Comparison& comparison);

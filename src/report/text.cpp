@@ -97,6 +97,11 @@ std::string significant(double value, int digits) {
 
 std::string percent(double share) { return significant(100 * share, 2) + " %"; }
 
+std::string half_width(double median, const std::optional<std::pair<double, double>>& ci95) {
+  if (!ci95 || median <= 0) return "—";
+  return "±" + percent(std::max(median - ci95->first, ci95->second - median) / median);
+}
+
 std::string format_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "—";
   if (seconds == 0) return "0 s";
@@ -111,6 +116,13 @@ std::string format_time(double seconds) {
 std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent) {
   const bool there = object.is_object() && object.contains(key) && object[key].is_string();
   return there ? printable(object[key].get_ref<const std::string&>()) : std::string(absent);
+}
+
+std::string note_on(const TunedAs& tuned) {
+  const std::string name = printable(tuned.case_name);
+  if (tuned.exact) return fmt::format("tuned: for this very problem, as {}", name);
+  return fmt::format("tuned: as for {} in {} timing, distance {}", name, name_of(tuned.timing),
+                     significant(tuned.distance, 2));
 }
 
 std::string_view meaning_of_flag(std::string_view flag) {

@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "src/result.hpp"
 
 namespace gdn {
 
@@ -20,8 +24,14 @@ std::string significant(double value, int digits);
 
 std::string percent(double share);  // of 1, two significant digits: "0.42 %"
 
+// From the median to the farther end of its interval: "±0.42 %"; "—" where there is none.
+std::string half_width(double median, const std::optional<std::pair<double, double>>& ci95);
+
 // The text at a key, printable; `absent` where there is none.
 std::string text_at(const nlohmann::json& object, const char* key, std::string_view absent);
+
+// "tuned: as for chain_equal, distance 0.80".
+std::string note_on(const TunedAs& tuned);
 
 // What a flag of a row means, in a sentence; "" for one that is not known.
 std::string_view meaning_of_flag(std::string_view flag);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/report/table.hpp"
-#include "src/tuned.hpp"
+#include "src/tuned_problem.hpp"
 
 namespace gdn {
 

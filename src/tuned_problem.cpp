@@ -1,0 +1,47 @@
+#include "src/tuned_problem.hpp"
+
+namespace gdn {
+namespace {
+
+// Of an instance that this build may not have any more (a replay): then they are in its id alone.
+std::vector<Knob> knobs_of(const std::string& id) {
+  for (const Variant& variant : ladder())
+    for (const Instance& instance : variant.instances)
+      if (variant_id(variant, instance) == id) return instance.knobs;
+  return {};
+}
+
+}  // namespace
+
+std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::json& fingerprint) {
+  const Outcome& outcome = tuned.outcome;
+  if (outcome.winner.empty() || !outcome.time_s) return std::nullopt;
+  WisdomEntry entry{.case_name = tuned.problem.c.name,
+                    .problem = tuned.problem.c.problem,
+                    .gates = tuned.problem.c.recipe.gates,
+                    .scope = tuned.problem.scope,
+                    .timing = tuned.problem.timing,
+                    .winner = {.variant = outcome.winner,
+                               .knobs = knobs_of(outcome.winner),
+                               .median_s = outcome.time_s->median,
+                               .ci95 = outcome.time_s->ci95},
+                    .tied = {},
+                    .slower = {},
+                    .failed = {},
+                    .search = {.strategy = std::string(name_of(tuned.strategy)),
+                               .seed = tuned.seed,
+                               .candidates = static_cast<std::int64_t>(outcome.candidates),
+                               .evaluated = static_cast<std::int64_t>(outcome.evaluated),
+                               .evaluated_fully = static_cast<std::int64_t>(outcome.fully),
+                               .limited = outcome.ended_by != Limit::none,
+                               .seconds = outcome.spent_s},
+                    .tuned_at = utc_now(),
+                    .fingerprint = fingerprint};
+  for (const Rival& rival : outcome.tied)
+    entry.tied.push_back({rival.candidate, knobs_of(rival.candidate), rival.ratio, rival.interval});
+  for (const Rival& rival : outcome.slower) entry.slower.push_back({rival.candidate, rival.ratio});
+  for (const Loser& loser : outcome.out) entry.failed.push_back({loser.candidate, loser.reason});
+  return entry;
+}
+
+}  // namespace gdn
