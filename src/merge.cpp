@@ -231,7 +231,7 @@ std::string merged_results(const std::vector<NamedText>& files, bool newer) {
       const Row& row = report.rows[i];
       if (!row.input_hash.empty()) {
         const auto& known =
-            inputs.try_emplace(row.case_name, row.input_hash, file.path).first->second;
+            inputs.emplace(row.case_name, Inputs{row.input_hash, file.path}).first->second;
         if (known.hash != row.input_hash)
           throw UserError(
               fmt::format("{}: its inputs are {} in {}, {} in {}; rename one of the two cases and "
