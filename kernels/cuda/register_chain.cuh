@@ -227,10 +227,10 @@ struct RegisterChain {
         }
         products_commit();
         products_wait<0>();
-#pragma unroll
-        for (int j = 0; j < chunk_tokens; j += 16) {
-          put_left(shared.P[round % 2], 16 * warp(), j,
-                   block_of_scores(p[j / 8], p[j / 8 + 1], gates, 16 * warp(), j));
+        if (gates.exact()) {
+          put_scores<true>(shared.P[round % 2], p, gates);
+        } else {
+          put_scores<false>(shared.P[round % 2], p, gates);
         }
         publish_to_async();
       }
@@ -239,27 +239,31 @@ struct RegisterChain {
     }
   }
 
-  // The block [i … i + 15][j … j + 15] of P' from that of QKᵀ.
-  static __device__ Left block_of_scores(const Sum& low, const Sum& high, const RatioGates& gates,
-                                         int i, int j) {
-    if (j > i) return {};
-    const int row = i + lane() / 4, column = j + lane() % 4 * 2;
-    const bool exact = gates.exact();
-    Left p;
+  // This warp's 16 rows of P' from those of QKᵀ, with 1/γ_j where that is exact.
+  template <bool exact>
+  static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
+                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
 #pragma unroll
-    for (int x = 0; x < 4; ++x) {
-      const int later = row + x % 2 * 8, earlier = column + x / 2 * 8;
-      const float* score = (x < 2 ? low : high).x + x % 2 * 2;
-      float2 factor = *reinterpret_cast<const float2*>(gates.inverse + earlier);
-      if (!exact) {  // exp(g_i − g_j)/γ'_i
-        const float2 before = *reinterpret_cast<const float2*>(gates.g + earlier);
-        const float g = min(gates.g[later] - RatioGates::least, 0.F);
-        factor = {decay(g, before.x), decay(g, before.y)};
+    for (int j = 0; j < chunk_tokens; j += 16) {
+      Left p = {};
+      if (j <= 16 * warp()) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
+          const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
+          const int earlier = j + lane() % 4 * 2 + x / 2 * 8;
+          float2 factor =
+              *reinterpret_cast<const float2*>((exact ? gates.inverse : gates.g) + earlier);
+          if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
+            const float g = min(gates.g[later] - RatioGates::least, 0.F);
+            factor = {decay(g, factor.x), decay(g, factor.y)};
+          }
+          const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
+          p.x[x] = sm80::pack(earlier <= later ? of[0] * factor.x : 0,
+                              earlier + 1 <= later ? of[1] * factor.y : 0);
+        }
       }
-      p.x[x] = sm80::pack(earlier <= later ? score[0] * factor.x : 0,
-                          earlier + 1 <= later ? score[1] * factor.y : 0);
+      put_left(P, 16 * warp(), j, p);
     }
-    return p;
   }
 
   // ---- State
