@@ -27,12 +27,13 @@
 // of differences of g, which is exact for any gates. Elsewhere P' is tril(Q Kᵀ)/γ_j.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
-//   Load ─ full ─► Scores, State             the inputs are there; one for each stage
-//   Scores ─ scores_full ─► State            P' is there; one for even and one for odd chunks
-//   State ─ scores_free ─► Scores            P' may be overwritten, likewise
-//   State, Scores ─ free ─► Load             the inputs may be overwritten
+//   Load ─ full ─► Scores, State             the inputs are there
+//   Scores ─ scores_full ─► State            P' is there
+//   State ─ free ─► Load                     the inputs may be overwritten, and then P'
 //   State ─ output_full ─► Store             O of the chunk before is there
 //   Store ─ output_free ─► State             O has been read
+// Scores is done with the inputs when P' is there, without which State does not free them. State
+// waits for P' in chunks without output as well, or Scores might miss a phase of `full`.
 // State writes the O of a chunk while the next one's K S is under way: it comes a chunk late, and
 // with the first chunk nothing comes. tests/protocol_test.cpp goes through all interleavings of
 // this order, and takes each of these away.
@@ -101,14 +102,13 @@ struct RegisterChain {
     Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
-  // With 128 values 153,600 bytes with two stages, 210,944 with three; with 64 129,024 and 178,176.
+  // With 128 values 153,600 bytes with two stages, 219,136 with three; with 64 129,024 and 186,368.
   struct Shared {
     Input input[stages];
-    Tile<chunk_tokens, chunk_tokens> P[2];  //  8,192 each  [i][j]
-    Tile<chunk_tokens, width> O;            // 16,384 or 8,192  [token][value]
-    RatioGates gates[gates_slots];          //  1,280 each
-    PhaseBarrier full[stages], free[stages];
-    PhaseBarrier scores_full[2], scores_free[2];
+    Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
+    Tile<chunk_tokens, width> O;                 // 16,384 or 8,192  [token][value]
+    RatioGates gates[gates_slots];               //  1,280 each
+    PhaseBarrier full[stages], scores_full[stages], free[stages];
     PhaseBarrier output_full, output_free;
   };
 
@@ -217,7 +217,6 @@ struct RegisterChain {
       const RatioGates& gates = shared.gates[round % gates_slots];
       jitter();
       shared.full[turn.stage].wait(turn.parity);
-      shared.scores_free[round % 2].wait(round / 2 % 2 ^ 1);  // at once in the first round
       if (round >= segment.first_output - segment.first) {
         Sum p[chunk_tokens / 8];
         products_begin();
@@ -228,14 +227,13 @@ struct RegisterChain {
         products_commit();
         products_wait<0>();
         if (gates.exact()) {
-          put_scores<true>(shared.P[round % 2], p, gates);
+          put_scores<true>(shared.P[turn.stage], p, gates);
         } else {
-          put_scores<false>(shared.P[round % 2], p, gates);
+          put_scores<false>(shared.P[turn.stage], p, gates);
         }
         publish_to_async();
       }
-      release(shared.scores_full[round % 2]);
-      release(shared.free[turn.stage]);
+      release(shared.scores_full[turn.stage]);
     }
   }
 
@@ -370,7 +368,7 @@ struct RegisterChain {
       factors.read(gates.fade);
       products_wait<0>();
       jitter();
-      shared.scores_full[round % 2].wait(round / 2 % 2);
+      shared.scores_full[turn.stage].wait(turn.parity);
       Operand w;
       if constexpr (with_output) convert(d, w);
       scale(d, factors);
@@ -388,12 +386,11 @@ struct RegisterChain {
         }
 #pragma unroll
         for (int j = 0; j < chunk_tokens; j += 16) {
-          multiply<Major::k>(o, w[j / 16], shared.P[round % 2].k_major(0, j), true);
+          multiply<Major::k>(o, w[j / 16], shared.P[turn.stage].k_major(0, j), true);
         }
       }
       products_commit();
       products_wait<0>();
-      release(shared.scores_free[round % 2]);
       release(shared.free[turn.stage]);
       if constexpr (with_output) {
 #pragma unroll
@@ -433,11 +430,8 @@ struct RegisterChain {
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);
-        shared.free[stage].initialise(4 * state_groups + 4);  // warps of State and Scores
-      }
-      for (int stage = 0; stage < 2; ++stage) {
         shared.scores_full[stage].initialise(4);
-        shared.scores_free[stage].initialise(4 * state_groups);
+        shared.free[stage].initialise(4 * state_groups);
       }
       shared.output_full.initialise(4 * state_groups);
       shared.output_free.initialise(1);
@@ -472,8 +466,8 @@ struct RegisterChain {
 };
 
 static_assert(sizeof(RegisterChain<128, 2>::Shared) == 153600 &&
-              sizeof(RegisterChain<128, 3>::Shared) == 210944 &&
+              sizeof(RegisterChain<128, 3>::Shared) == 219136 &&
               sizeof(RegisterChain<64, 2>::Shared) == 129024 &&
-              sizeof(RegisterChain<64, 3>::Shared) == 178176);
+              sizeof(RegisterChain<64, 3>::Shared) == 186368);
 
 }  // namespace gdn::sm90
