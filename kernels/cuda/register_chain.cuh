@@ -378,24 +378,19 @@ struct RegisterChain {
       for (int j = 0; j < chunk_tokens; j += 16) {
         multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
       }
-      Columns o;  // not O, of which the old contents would take registers until here
       if constexpr (with_output) {
 #pragma unroll
         for (int k = 0; k < head_dim; k += 16) {
-          multiply<Major::k>(o, before[k / 16], input.Q.k_major(0, k), k > 0);
+          multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
         }
 #pragma unroll
         for (int j = 0; j < chunk_tokens; j += 16) {
-          multiply<Major::k>(o, w[j / 16], shared.P[turn.stage].k_major(0, j), true);
+          multiply<Major::k>(O, w[j / 16], shared.P[turn.stage].k_major(0, j), true);
         }
       }
       products_commit();
       products_wait<0>();
       release(shared.free[turn.stage]);
-      if constexpr (with_output) {
-#pragma unroll
-        for (int n = 0; n < chunk_tokens / 8; ++n) O[n] = o[n];
-      }
       turn.next();
       ++round;
     }
