@@ -270,7 +270,7 @@ struct RegisterChain {
   struct Factors {
     float2 of[chunk_tokens / 8];
 
-    __device__ void read(const float* vector) {
+    __device__ explicit Factors(const float* vector) {
 #pragma unroll
       for (int n = 0; n < chunk_tokens / 8; ++n) {
         of[n] = reinterpret_cast<const float2*>(vector)[4 * n + lane() % 4];
@@ -295,33 +295,37 @@ struct RegisterChain {
   struct Group {
     Shared& shared;
     const int value;
-    unsigned round = 0;  // chunks so far
     Turn<stages> turn = {};
+    unsigned round = 0;  // chunks so far
     Turn<1> output = {};
-    Sum S[head_dim / 8] = {};  // Sᵀ: [key / 8]
-    Columns O = {};            // Oᵀ of the chunk before, but for its factors
+    Sum S[head_dim / 8] = {};    // Sᵀ: [key / 8]
+    Left before[head_dim / 16];  // the same, rounded, as the chunk finds it: [key / 16]
+    Columns R;                   // from −Vᵀ/γ' on
+    Columns O = {};              // Oᵀ, but for its factors
 
-    // −Vᵀ/γ'
-    __device__ void start(Columns& d, const RatioGates& gates) {
-      Factors inverse;
-      inverse.read(gates.inverse);
+    __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
+
+    __device__ void start() {
+      const Factors inverse(gates().inverse);
 #pragma unroll
       for (int i = 0; i < chunk_tokens / 16; ++i) {
         const Left v = sm80::left_of_transposed(shared.input[turn.stage].V, value, 16 * i);
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
           const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
-          d[2 * i + x / 2].x[x % 2 * 2] = -pair.x * factor.x;
-          d[2 * i + x / 2].x[x % 2 * 2 + 1] = -pair.y * factor.y;
+          R[2 * i + x / 2].x[x % 2 * 2] = -pair.x * factor.x;
+          R[2 * i + x / 2].x[x % 2 * 2 + 1] = -pair.y * factor.y;
         }
       }
+    }
+    __device__ void keep_state() {
+#pragma unroll
+      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
     }
 
     // O of the chunk before, for Store. Its place is free.
     __device__ void put_output() {
-      Factors factors;
-      factors.read(shared.gates[(round - 1) % gates_slots].output);
-      scale(O, factors);
+      scale(O, Factors(shared.gates[(round - 1) % gates_slots].output));
 #pragma unroll
       for (int i = 0; i < chunk_tokens / 16; ++i) {
         put_left_transposed(shared.O, value, 16 * i, left(O[2 * i], O[2 * i + 1]));
@@ -330,69 +334,78 @@ struct RegisterChain {
       release(shared.output_full);
       output.next();
     }
+    __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
 
+    // What the chunk needs is there and its products may begin; so it is for the next one
+    // afterwards, if that is not behind the `last` one.
     template <bool with_output>
-    __device__ void step() {
+    __device__ void step(bool last) {
       Input& input = shared.input[turn.stage];
-      const RatioGates& gates = shared.gates[round % gates_slots];
-      jitter();
-      shared.full[turn.stage].wait(turn.parity);
-      if constexpr (with_output) shared.output_free.wait(output.parity ^ 1);
-      Columns d;
-      start(d, gates);
-      Left before[head_dim / 16];
-#pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+      const Tile<chunk_tokens, chunk_tokens>& P = shared.P[turn.stage];
+      PhaseBarrier& scores_full = shared.scores_full[turn.stage];
+      PhaseBarrier& free = shared.free[turn.stage];
+      const std::uint32_t parity = turn.parity;
+      const float gamma_C = gates().gamma_C();
       products_begin();
 #pragma unroll
       for (int k = 0; k < head_dim; k += 16) {
-        multiply<Major::k>(d, before[k / 16], input.K.k_major(0, k), true);
+        multiply<Major::k>(R, before[k / 16], input.K.k_major(0, k), true);
       }
       products_commit();
-      const float gamma_C = gates.gamma_C();
 #pragma unroll
       for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
-      if constexpr (with_output) put_output();
-      Factors factors;
-      factors.read(gates.residual);
-      products_wait<0>();
+      if constexpr (with_output) {
+        put_output();
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
+        }
+        products_commit();
+      }
+      const Factors residual(gates().residual);
+      products_wait<with_output ? 1 : 0>();
+      scale(R, residual);
       Operand x;
-      scale(d, factors);
-      convert(d, x);
+      convert(R, x);
       products_begin();
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
-        multiply<Major::k>(d, x[j / 16], input.A.k_major(0, j), j > 0);
+        multiply<Major::k>(R, x[j / 16], input.A.k_major(0, j), j > 0);
       }
       products_commit();
-      factors.read(gates.fade);
+      const Factors fade(gates().fade);
       products_wait<0>();
-      jitter();
-      shared.scores_full[turn.stage].wait(turn.parity);
       Operand w;
-      if constexpr (with_output) convert(d, w);
-      scale(d, factors);
-      convert(d, x);
+      if constexpr (with_output) convert(R, w);
+      scale(R, fade);
+      convert(R, x);
+      jitter();
+      scores_full.wait(parity);
+      turn.next();
+      ++round;
+      if (!last) {
+        shared.full[turn.stage].wait(turn.parity);
+        if constexpr (with_output) wait_for_store();
+      }
       products_begin();
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
         multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
       }
+      products_commit();
       if constexpr (with_output) {
 #pragma unroll
-        for (int k = 0; k < head_dim; k += 16) {
-          multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
-        }
-#pragma unroll
         for (int j = 0; j < chunk_tokens; j += 16) {
-          multiply<Major::k>(O, w[j / 16], shared.P[turn.stage].k_major(0, j), true);
+          multiply<Major::k>(O, w[j / 16], P.k_major(0, j), true);
         }
+        products_commit();
       }
-      products_commit();
+      start();
+      products_wait<with_output ? 1 : 0>();
+      keep_state();
       products_wait<0>();
-      release(shared.free[turn.stage]);
-      turn.next();
-      ++round;
+      release(free);
     }
   };
 
@@ -406,12 +419,17 @@ struct RegisterChain {
         element = x.initial_state[chain.corner() + place];
       });
     }
-    int chunk = segment.first;
-    for (; chunk < segment.first_output; ++chunk) group.template step<false>();
-    for (; chunk < segment.end; ++chunk) group.template step<true>();
-    if (segment.first_output < segment.end) {
-      shared.output_free.wait(group.output.parity ^ 1);
-      group.put_output();
+    if (segment.first < segment.end) {
+      shared.full[0].wait(0);
+      group.start();
+      group.keep_state();
+      int chunk = segment.first;
+      while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
+      while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
+      if (segment.first_output < segment.end) {
+        group.wait_for_store();
+        group.put_output();
+      }
     }
     if (segment.end * chunk_tokens >= chain.at.length) {
       sm80::for_each_element(share, group.S, chain.first_value, [&](float element, int place) {
