@@ -428,18 +428,30 @@ struct RegisterChain {
   }
 
   void state(Role& self, int group, int c) const {
-    const int come = c - options.first_output;  // outputs so far, the one of none among them
-    self.wait(full[stage(c)], parity(c));
-    if (has_output(c)) self.wait(output_free, come % 2 ^ 1);
+    const bool last = c + 1 == options.chunks;
+    if (c == 0) {
+      self.wait(full[0], 0);
+      self.read({inputs(0), gates(0)});  // −V/γ
+    }
     self.begin_read({inputs(c), gates(c)});  // K S
     if (has_output(c)) put_output(self, group, c - 1);
     if (has_output(c) || !options.skips_scores) self.wait(scores_full[stage(c)], parity(c));
+    if (!last) {
+      self.wait(full[stage(c + 1)], parity(c + 1));
+      if (has_output(c)) wait_for_store(self, c);
+    }
     if (has_output(c)) self.read({P(c)});
-    self.end_read({inputs(c), gates(c)});  // S', Q S
+    if (!last) self.read({inputs(c + 1), gates(c + 1)});  // −V/γ
+    self.end_read({inputs(c), gates(c)});                 // S'
     self.arrive(free[stage(c)]);
-    if (c + 1 < options.chunks || outputs() == 0) return;
-    self.wait(output_free, outputs() % 2 ^ 1);
+    if (!last || outputs() == 0) return;
+    wait_for_store(self, c);
     put_output(self, group, c);
+  }
+
+  // Until the O of the chunk before c has been read.
+  void wait_for_store(Role& self, int c) const {
+    self.wait(output_free, (c - options.first_output) % 2);
   }
 
   void store(Role& self, int come) const {
@@ -505,9 +517,9 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
   needs("scores_full", "", read_before_write, "P(0), by State0(0)");
   needs("scores_full", "State1", read_before_write, "P(0), by State1(0)");
-  needs("output_full", "", barrier_misuse, "output_free, by Store(0)");
+  needs("output_full", "", read_before_write, "O0(0), by Store(1)");
   needs("output_free", "", barrier_misuse, "output_full, by State1(1)");
-  needs("output_free", "State0", barrier_misuse, "output_free, by Store(0)");
+  needs("output_free", "State0", overwrite_before_read, "O0(0), by State0(2)");
 }
 
 }  // namespace

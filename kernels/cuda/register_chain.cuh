@@ -4,27 +4,27 @@
 // clang-format off
 //   role    registers  owns and computes, for each chunk
 //   Load       32      the ring of inputs: Q, K, V, A by the copy engine (a warp), gates (two warps);
-//                      the short chunk at a sequence's end by plain copies of the three
-//   Store      32      O to memory (a warp): by the copy engine, the short chunk by plain copies
+//                      the short chunk at a sequence's end by all three, in pieces of 16 bytes
+//   Store      32      O to memory (a warp): by the copy engine, the short chunk by itself
 //   Scores     64      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i)
-//   State     208      Sᵀ, 64 values of it a warpgroup, in accumulators:
-//                        R' = (K S)ᵀ − Vᵀ/γ'            the accumulator starts at −Vᵀ/γ'
-//                        W  = (−β γ' R') Aᵀ             which is V̂ᵀ = (A B (V − Γ K S))ᵀ
-//                        Sᵀ ← γ_C Sᵀ + (W exp(g_C − g)) K
-//                        Oᵀ = scale γ' (Sᵀ Qᵀ + W P'ᵀ)  with the S before
+//   State     208      Sᵀ in accumulators, 64 values of it a warpgroup:
+//                        R  = (K S)ᵀ − Vᵀ/γ'             the accumulator starts at −Vᵀ/γ'
+//                        W  = (−β γ' R) Aᵀ               which is V̂ᵀ = (A B (V − Γ K S))ᵀ
+//                        S' = γ_C Sᵀ + (W exp(g_C − g)) K
+//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)   which is Oᵀ
 // clang-format on
 //
 // Everything is transposed, so that tokens are columns: what a warpgroup has computed is the left
-// operand of its next product by a conversion of its own registers. Between one S and the next
-// there is no shared memory but what the inputs lie in, and no barrier but those of the inputs.
+// operand of its next product by a conversion of its own registers. Between one S and the next no
+// result goes through shared memory, and nothing is waited for but inputs and P'.
 //
-// Factors of a token are factors of a column, and in front of a product's columns they can be taken
-// out of it. So V is divided by γ and goes into the accumulator, where K S is added to it by the
-// product, and P needs no row factor. To divide by γ is sound while γ is not too small; γ' is γ
-// held at e^−64 (gates.cuh), and what it multiplies besides, K S and Q S, is gone there anyway: the
-// exact γ would leave 0 of it, γ' leaves a 10^28th. W P' does not have that excuse, as its ratios
-// γ_i/γ_j are near 1 however small both are: where γ' is not γ in all of a chunk, Scores makes P'
-// of differences of g, which is exact for any gates. Elsewhere P' is tril(Q Kᵀ)/γ_j.
+// A factor of each token is one of each column, and can stand in front of a product as well as
+// behind it. So V is divided by γ and goes into the accumulator, to which the product then adds K
+// S, and P loses the factor of its rows. That is sound while γ is not too small. γ' is γ held at
+// e^−64 (gates.cuh): where that differs from γ, K S and Q S count for nothing, and γ' lets a
+// 10^28th of them through. W P' has no such excuse, since γ_i/γ_j may be near 1 however small both
+// are: where γ' is not γ in all of a chunk, Scores makes P' of differences of g, exact whatever the
+// gates. Elsewhere P' is tril(Q Kᵀ ∘ 1/γ_j), without an exponential.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ full ─► Scores, State             the inputs are there
@@ -34,9 +34,13 @@
 //   Store ─ output_free ─► State             O has been read
 // Scores is done with the inputs when P' is there, without which State does not free them. State
 // waits for P' in chunks without output as well, or Scores might miss a phase of `full`.
-// State writes the O of a chunk while the next one's K S is under way: it comes a chunk late, and
-// with the first chunk nothing comes. tests/protocol_test.cpp goes through all interleavings of
-// this order, and takes each of these away.
+// tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
+// away.
+//
+// What of a chunk State has under way at once: K S | O of the chunk before goes out, S is scaled by
+// γ_C | Q S | R is rounded | A R | W is rounded, twice | S' and W P' | the next R starts, and the
+// next S is rounded as soon as it is there. So an O comes a chunk late: with the first chunk
+// nothing comes, and after the last one there is one O more.
 #pragma once
 
 #include <utility>
@@ -55,8 +59,9 @@ namespace gdn::sm90 {
 
 using sm80::left;
 
-// Chunks of a sequence that a CTA goes through: S is 0 before `first` unless that is 0, and the
-// chunks before `first_output` only bring S about.
+// Chunks of a sequence that a CTA goes through, `end` behind the last. S is 0 before `first` (the
+// initial state if that is 0), chunks before `first_output` only bring S about, and the segment
+// that reaches the sequence's end writes the final state.
 struct Segment {
   int first, first_output, end;
 };
@@ -66,7 +71,7 @@ struct RegisterChain {
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
   static constexpr int blocks_per_processor = 1;
-  // Of a thread. With two state warpgroups they are all that there are, 512 for one of each role.
+  // Of a thread. Those of four warpgroups together are 512: all that there are.
   static constexpr int load_registers = state_groups == 2 ? 32 : 40, scores_registers = 64,
                        state_registers = 208;
 
@@ -299,12 +304,13 @@ struct RegisterChain {
     unsigned round = 0;  // chunks so far
     Turn<1> output = {};
     Sum S[head_dim / 8] = {};    // Sᵀ: [key / 8]
-    Left before[head_dim / 16];  // the same, rounded, as the chunk finds it: [key / 16]
-    Columns R;                   // from −Vᵀ/γ' on
+    Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
+    Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
     Columns O = {};              // Oᵀ, but for its factors
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 
+    // R starts at −Vᵀ/γ'.
     __device__ void start() {
       const Factors inverse(gates().inverse);
 #pragma unroll
@@ -336,15 +342,13 @@ struct RegisterChain {
     }
     __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
 
-    // What the chunk needs is there and its products may begin; so it is for the next one
-    // afterwards, if that is not behind the `last` one.
+    // A chunk whose inputs have come, for which R has its start, and `before` the state. So it is
+    // for the next one afterwards; behind the `last` one there is none, and R starts from whatever
+    // lies there.
     template <bool with_output>
     __device__ void step(bool last) {
-      Input& input = shared.input[turn.stage];
-      const Tile<chunk_tokens, chunk_tokens>& P = shared.P[turn.stage];
-      PhaseBarrier& scores_full = shared.scores_full[turn.stage];
-      PhaseBarrier& free = shared.free[turn.stage];
-      const std::uint32_t parity = turn.parity;
+      const Turn<stages> now = turn;
+      const Input& input = shared.input[now.stage];
       const float gamma_C = gates().gamma_C();
       products_begin();
 #pragma unroll
@@ -381,7 +385,7 @@ struct RegisterChain {
       scale(R, fade);
       convert(R, x);
       jitter();
-      scores_full.wait(parity);
+      shared.scores_full[now.stage].wait(now.parity);
       turn.next();
       ++round;
       if (!last) {
@@ -397,7 +401,7 @@ struct RegisterChain {
       if constexpr (with_output) {
 #pragma unroll
         for (int j = 0; j < chunk_tokens; j += 16) {
-          multiply<Major::k>(O, w[j / 16], P.k_major(0, j), true);
+          multiply<Major::k>(O, w[j / 16], shared.P[now.stage].k_major(0, j), true);
         }
         products_commit();
       }
@@ -405,7 +409,7 @@ struct RegisterChain {
       products_wait<with_output ? 1 : 0>();
       keep_state();
       products_wait<0>();
-      release(free);
+      release(shared.free[now.stage]);
     }
   };
 
