@@ -43,7 +43,7 @@
 // nothing comes, and after the last one there is one O more.
 #pragma once
 
-#include <utility>
+#include <cstdint>
 
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/launch.cuh"

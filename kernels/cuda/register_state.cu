@@ -12,11 +12,13 @@
 //
 // Predicted, of cycles a chunk. The tensor cores take 32 for a step of 16 of 64 × 64, and a
 // warpgroup alone 42, or 74 for 64 × 128, as it cannot keep them busy from registers.
-//   64 values: K S 336, Q S 336 with R rounded beside it, A R 168, W rounded ~150, S' 296, then W
-//   P' 168 with the next start and rounding ~200 beside it: ~1490, which is 0.85 µs at 1.75 GHz.
-//   All of it is one chain, and the tensor cores are busy for 1280. 128 values: the two chains fill
-//   each other's gaps, up to the tensor cores' 2304, of which 256 are the scores': 1.32 µs. With
-//   both waiting for the same loads and shared memory, rather 1.7.
+//
+// With 64 values: K S 336, Q S 336 with R rounded beside it, A R 168, W rounded ~150, S' 296, then
+// W P' 168 with the next start and rounding, ~200, beside it: ~1490, which is 0.85 µs at 1.75 GHz.
+// All of it is one chain, and the tensor cores are busy for 1280.
+//
+// With 128 values the two chains fill each other's gaps, up to the tensor cores' 2304, of which 256
+// are the scores': 1.32 µs. With both waiting for the same loads and shared memory, rather 1.7.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
 
