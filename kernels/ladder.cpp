@@ -7,10 +7,10 @@ namespace gdn {
 
 std::span<const Variant> ladder() {
   static const std::vector<Variant> rungs = {
-      cpu::recurrent(), cpu::chunked(),          cpu::xform(),
+      cpu::recurrent(),        cpu::chunked(),       cpu::xform(),
 #ifdef GDNBENCH_WITH_CUDA
-      gpu::baseline(),  gpu::residual(),         gpu::fused(),
-      gpu::wide(),      gpu::warp_specialized(), gpu::split_barrier(),
+      gpu::baseline(),         gpu::residual(),      gpu::fused(),          gpu::wide(),
+      gpu::warp_specialized(), gpu::split_barrier(), gpu::register_state(),
 #endif
   };
   return rungs;

@@ -191,5 +191,22 @@ TEST(Layout, ResultsAreSums) {
         }
 }
 
+// PTX ISA, "wgmma.mma_async: Register Fragments", matrix A: lane 4 g + t has of 16 columns four
+// pairs, (g, 2 t), (g + 8, 2 t), (g, 2 t + 8) and (g + 8, 2 t + 8). So Sums 2 s and 2 s + 1 of a
+// result, in their order, are the operand of step s of the next product.
+TEST(Layout, ResultsAreOperandsOfTheNextProduct) {
+  for (int thread = 0; thread < 128; ++thread)
+    for (int step = 0; step < 8; ++step)
+      for (int i = 0; i < 8; ++i) {
+        const int g = thread % 32 / 4;
+        const int t = thread % 4;
+        const int pair = i / 2;
+        const auto [row, column] = element_of(thread, 8 * step + i);
+        ASSERT_EQ(row, thread / 32 * 16 + (pair == 1 || pair == 3 ? g + 8 : g))
+            << thread << ' ' << i;
+        ASSERT_EQ(column, 16 * step + 2 * t + (pair >= 2 ? 8 : 0) + i % 2) << thread << ' ' << i;
+      }
+}
+
 }  // namespace
 }  // namespace gdn::sm90

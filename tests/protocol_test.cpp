@@ -364,5 +364,163 @@ TEST(ChunkChain, EveryOtherBarrierIsNeeded) {
       fails_by(overwrite_before_read, "Q(0), by Load(2)", freed_once.without("free", "Output")));
 }
 
+// The chain of kernels/cuda/register_chain.cuh: two State warpgroups that never meet, each with its
+// half of the values, and nothing between one S and the next but what the inputs wait for.
+
+struct RegisterOptions {
+  int chunks = 4;        // of a segment
+  int first_output = 0;  // the chunks before only bring S about
+  int stages = 2;
+  int state_groups = 2;
+  int gates_slots = 4;  // that a chunk's gates go round
+  // A mistake:
+  bool skips_scores = false;  // State, where there is no output
+};
+
+struct RegisterChain {
+  RegisterOptions options;
+  Protocol protocol = {};
+
+  Tile inputs = protocol.tile("inputs", options.stages);  // Q, K, V, A
+  Tile gates = protocol.tile("gates", options.gates_slots);
+  Tile P = protocol.tile("P", options.stages);
+  std::vector<Tile> O = halves();
+
+  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, 2);
+  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
+  std::vector<Mbarrier> scores_full = protocol.mbarriers("scores_full", options.stages, 1);
+  Mbarrier output_full = protocol.mbarriers("output_full", 1, options.state_groups)[0];
+  Mbarrier output_free = protocol.mbarriers("output_free", 1, 1)[0];
+
+  std::vector<Tile> halves() {
+    std::vector<Tile> tiles;
+    for (int i = 0; i < options.state_groups; ++i)
+      tiles.push_back(protocol.tile("O" + std::to_string(i)));
+    return tiles;
+  }
+  int stage(int c) const { return c % options.stages; }
+  int parity(int c) const { return c / options.stages % 2; }
+  bool has_output(int c) const { return c >= options.first_output; }
+  int outputs() const { return options.chunks - options.first_output; }
+
+  void load(Role& self, int c) const {
+    self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
+    self.write({gates(c)});
+    self.copy({inputs(c)}, full[stage(c)]);
+    self.arrive(full[stage(c)]);
+  }
+
+  void scores(Role& self, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    if (has_output(c)) {
+      self.read({inputs(c), gates(c)});
+      self.write({P(c)});
+    }
+    self.arrive(scores_full[stage(c)]);
+  }
+
+  // O of chunk c, into its half and with its gates. With the first chunk it is that of none.
+  void put_output(Role& self, int group, int c) const {
+    self.begin_write({O[group](c)});
+    if (has_output(c)) self.read({gates(c)});
+    self.end_write({O[group](c)});
+    self.arrive(output_full);
+  }
+
+  void state(Role& self, int group, int c) const {
+    const bool last = c + 1 == options.chunks;
+    if (c == 0) {
+      self.wait(full[0], 0);
+      self.read({inputs(0), gates(0)});  // −V/γ
+    }
+    self.begin_read({inputs(c), gates(c)});  // K S
+    if (has_output(c)) put_output(self, group, c - 1);
+    if (has_output(c) || !options.skips_scores) self.wait(scores_full[stage(c)], parity(c));
+    if (!last) {
+      self.wait(full[stage(c + 1)], parity(c + 1));
+      if (has_output(c)) wait_for_store(self, c);
+    }
+    if (has_output(c)) self.read({P(c)});
+    if (!last) self.read({inputs(c + 1), gates(c + 1)});  // −V/γ
+    self.end_read({inputs(c), gates(c)});                 // S'
+    self.arrive(free[stage(c)]);
+    if (!last || outputs() == 0) return;
+    wait_for_store(self, c);
+    put_output(self, group, c);
+  }
+
+  // Until the O of the chunk before c has been read.
+  void wait_for_store(Role& self, int c) const {
+    self.wait(output_free, (c - options.first_output) % 2);
+  }
+
+  void store(Role& self, int come) const {
+    self.wait(output_full, come % 2);
+    if (come > 0) {
+      Tiles halves;
+      for (const Tile& half : O) halves.push_back(half(options.first_output + come - 1));
+      self.read(halves);
+    }
+    self.arrive(output_free);
+  }
+};
+
+Protocol register_chain(const RegisterOptions& options) {
+  RegisterChain chain{options};
+  const int chunks = options.chunks;
+  chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
+  for (int group = 0; group < options.state_groups; ++group)
+    chain.protocol.role("State" + std::to_string(group), chunks,
+                        [&](Role& self, int c) { chain.state(self, group, c); });
+  const int comes = chain.outputs() == 0 ? 0 : chain.outputs() + 1;
+  chain.protocol.role("Store", comes, [&](Role& self, int come) { chain.store(self, come); });
+  return std::move(chain.protocol);
+}
+
+TEST(RegisterChain, IsOrdered) {
+  for (const RegisterOptions& options :
+       std::vector<RegisterOptions>{{.chunks = 1},
+                                    {.chunks = 5, .state_groups = 1},
+                                    {.chunks = 5, .stages = 3, .state_groups = 1},
+                                    {.chunks = 4},
+                                    {.chunks = 4, .stages = 3},
+                                    {.chunks = 4, .first_output = 2},
+                                    {.chunks = 2, .first_output = 2}}) {
+    SCOPED_TRACE(std::to_string(options.chunks) + " chunks");
+    EXPECT_TRUE(is_ordered(register_chain(options)));
+  }
+}
+
+// O is written when the next chunk's K S is under way, and the inputs are free by then.
+TEST(RegisterChain, GatesAreThereAChunkLongerThanInputs) {
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "gates(0), by Load(2)", register_chain({.gates_slots = 2})));
+  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 3})));
+}
+
+// Else a phase that State has passed by would be taken for one that it waits for.
+TEST(RegisterChain, StateGoesThroughTheScoresOfChunksWithoutOutputToo) {
+  EXPECT_TRUE(fails_by(barrier_misuse, "scores_full[0], by Scores(0)",
+                       register_chain({.first_output = 2, .skips_scores = true})));
+}
+
+TEST(RegisterChain, EveryBarrierIsNeeded) {
+  const Protocol protocol = register_chain({});
+  const auto needs = [&](const std::string& barrier, const char* role, FaultKind kind,
+                         const std::string& what) {
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
+  needs("full", "State0", read_before_write, "inputs(0), by State0(0)");
+  needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("scores_full", "", read_before_write, "P(0), by State0(0)");
+  needs("scores_full", "State1", read_before_write, "P(0), by State1(0)");
+  needs("output_full", "", read_before_write, "O0(0), by Store(1)");
+  needs("output_free", "", barrier_misuse, "output_full, by State1(1)");
+  needs("output_free", "State0", overwrite_before_read, "O0(0), by State0(2)");
+}
+
 }  // namespace
 }  // namespace gdn::protocol

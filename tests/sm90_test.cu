@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/roles.cuh"
 #include "kernels/sm80/tile.cuh"
 #include "kernels/sm90/barrier.cuh"
 #include "kernels/sm90/layout.hpp"
@@ -458,6 +459,48 @@ TEST_F(CudaSm90, BoxIsStoredWithinTheTensorAndNowhereElse) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_EQ(result[i].bits, expected[i].bits)
         << words("token", i / columns / heads, "head", i / columns % heads, "column", i % columns);
+}
+
+// The first rows of a tensor by plain copies, and then the tile to another by the copy engine.
+struct PlainCopies {
+  static constexpr const char* name = "plain_copies";
+  static constexpr int threads = 96, blocks_per_processor = 1, length = 41;
+  struct Arguments {
+    CUtensorMap map;
+    const BFloat16* tensor;  // [token][head][column]
+  };
+  struct Shared {
+    Tile<box_rows, columns> tile;
+  };
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    fill(shared.tile, untouched);
+    __syncthreads();
+    load_plainly<threads, columns>(shared.tile, arguments.tensor, heads * columns, length);
+    sm80::commit_copies();
+    sm80::wait_copies<0>();
+    publish_to_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int panel = 0; panel < 2; ++panel) {
+        store_box(arguments.map, panel * panel_columns, 0, 0, shared.tile.panel(panel));
+      }
+      wait_stores_read<0>();
+    }
+  }
+};
+
+TEST_F(CudaSm90, PlainCopiesReachTheCopyEngineAndEndWithTheirRows) {
+  std::vector<BFloat16> host = numbered(tokens * heads * columns);
+  for (std::size_t i = place(PlainCopies::length, 0, 0); i < host.size(); ++i) host[i] = untouched;
+  const OnDevice<BFloat16> from(host), to(host.size());
+  run<PlainCopies>({map_of(to), from.get()});
+  const std::vector<BFloat16> result = to.read();
+  for (int token = 0; token < box_rows; ++token)
+    for (int column = 0; column < columns; ++column)
+      ASSERT_EQ(result[place(token, 0, column)].bits,
+                token < PlainCopies::length ? host[place(token, 0, column)].bits : 0)
+          << words("token", token, "column", column);
 }
 
 TEST_F(CudaSm90, DriverRefusesATensorThatIsNotAligned) {

@@ -13,6 +13,7 @@ Variant fused();
 Variant wide();
 Variant warp_specialized();
 Variant split_barrier();
+Variant register_state();
 
 // What rungs on mma.sync, ldmatrix and cp.async need.
 inline std::string needs_ampere(const Device& device) {

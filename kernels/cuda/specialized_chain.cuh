@@ -30,6 +30,7 @@
 
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/roles.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/sm90/barrier.cuh"
 #include "kernels/sm90/matrix.cuh"
@@ -95,42 +96,14 @@ struct SpecializedChain {
   static constexpr std::uint32_t input_bytes = sizeof(Input);
   static constexpr int warps_that_free = 8;  // of State and Output: Value is done before Output is
 
-  // Where a ring of stages stands.
-  struct Turn {
-    int stage = 0;
-    std::uint32_t parity = 0;
-    __device__ void next() {
-      if (++stage == stages) stage = 0, parity ^= 1;
-    }
-  };
-  static __device__ int warp() { return threadIdx.x / 32 % 4; }
-  static __device__ int lane() { return threadIdx.x % 32; }
-  static __device__ void release(PhaseBarrier& free) {
-    __syncwarp();
-    if (lane() == 0) free.arrive();
-  }
-
   // ---- Load
-
-  template <int columns, class Tile>
-  static __device__ void load_plainly(Tile& tile, const BFloat16* tensor, int stride, int length) {
-    constexpr int units = columns / 8;
-#pragma unroll 2
-    for (int i = threadIdx.x; i < chunk_tokens * units; i += 128) {
-      const int row = i / units, column = i % units * 8;
-      uint4 value = {};
-      if (row < length)
-        value = *reinterpret_cast<const uint4*>(tensor + std::int64_t{row} * stride + column);
-      tile.unit(row, column) = value;
-    }
-  }
 
   static __device__ void load(const Arguments& arguments, Shared& shared,
                               const sm80::ChainOf<width>& chain) {
     const Tensors& x = arguments.tensors;
     TokenGates gates;
     gates.read(x, chain.at);
-    Turn turn;
+    Turn<stages> turn;
     for (Place at = chain.at; at.length > 0; at = at.after(1)) {
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
@@ -144,27 +117,28 @@ struct SpecializedChain {
       const bool whole = at.length >= chunk_tokens;
 #endif
       if (!whole) {  // the copy engine knows no end of a sequence
-        load_plainly<head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
-        load_plainly<head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
-        load_plainly<width>(input.V, x.v + at.value() + chain.first_value, at.value_stride(),
-                            at.length);
-        load_plainly<chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(), at.length);
+        load_plainly<128, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
+        load_plainly<128, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
+        load_plainly<128, width>(input.V, x.v + at.value() + chain.first_value, at.value_stride(),
+                                 at.length);
+        load_plainly<128, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
+                                        at.length);
+        sm80::commit_copies();
+        sm80::wait_copies<0>();
         publish_to_async();
         full.arrive();
       } else if (threadIdx.x == 0) {
         full.arrive_and_expect(input_bytes);
         for (int panel = 0; panel < 2; ++panel) {
-          load_box(input.K.x + panel * 64 * chunk_tokens, arguments.k, 64 * panel, at.query_head,
-                   at.token, full);
+          load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
         }
         for (int panel = 0; panel < columns / 64; ++panel) {
-          load_box(input.V.x + panel * 64 * chunk_tokens, arguments.v,
-                   chain.first_value + 64 * panel, at.head, at.token, full);
+          load_box(input.V.panel(panel), arguments.v, chain.first_value + 64 * panel, at.head,
+                   at.token, full);
         }
         load_box(input.A.x, arguments.A, 0, at.head, at.token, full);
         for (int panel = 0; panel < 2; ++panel) {
-          load_box(input.Q.x + panel * 64 * chunk_tokens, arguments.q, 64 * panel, at.query_head,
-                   at.token, full);
+          load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
         }
       } else {
         full.arrive();
@@ -218,7 +192,7 @@ struct SpecializedChain {
     }
     int left_over = chain.at.length;
     if (left_over > 0) publish_state(shared, S);
-    Turn turn;
+    Turn<stages> turn;
     while (left_over > 0) {
       Input& input = shared.input[turn.stage];
       shared.full[turn.stage].wait(turn.parity);
@@ -257,7 +231,7 @@ struct SpecializedChain {
 
   static __device__ void value(Shared& shared, int length) {
     const int row = 16 * warp() + lane() / 4;
-    Turn turn;
+    Turn<stages> turn;
     for (int chunk = 0; chunk * chunk_tokens < length; ++chunk, turn.next()) {
       Input& input = shared.input[turn.stage];
       const ChunkGates& gates = shared.gates[turn.stage];
@@ -331,7 +305,7 @@ struct SpecializedChain {
   static __device__ void output(const Arguments& arguments, Shared& shared,
                                 const sm80::ChainOf<width>& chain) {
     const int row = 16 * warp() + lane() / 4, thread = threadIdx.x % 128;
-    Turn turn;
+    Turn<stages> turn;
     int odd = 0;
     for (Place at = chain.at; at.length > 0; at = at.after(1), turn.next(), odd ^= 1) {
       Input& input = shared.input[turn.stage];

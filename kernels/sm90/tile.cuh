@@ -27,6 +27,8 @@ struct Tile {
   __device__ uint4& unit(int row, int column) {
     return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) + tile_offset(rows, row, column));
   }
+  // What the copy engine brings at once.
+  __device__ BFloat16* panel(int i) { return x + i * rows * panel_columns; }
 
   // Operand descriptors. K-major: rows from `row` on (a multiple of 8) are M or N, and K begins at
   // column k. MN-major: columns from `column` on are M or N, K begins at row k; `column` is a

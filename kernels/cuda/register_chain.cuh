@@ -1,0 +1,490 @@
+// The U/W form on Hopper with a state that never leaves the registers, for rung 8 and those that
+// cut its chain into segments.
+//
+// clang-format off
+//   role    registers  owns and computes, for each chunk
+//   Load       32      the ring of inputs: Q, K, V, A by the copy engine (a warp), gates (two warps);
+//                      the short chunk at a sequence's end by all three, in pieces of 16 bytes
+//   Store      32      O to memory (a warp): by the copy engine, the short chunk by itself
+//   Scores     64      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i)
+//   State     208      Sᵀ in accumulators, 64 values of it a warpgroup:
+//                        R  = (K S)ᵀ − Vᵀ/γ'             the accumulator starts at −Vᵀ/γ'
+//                        W  = (−β γ' R) Aᵀ               which is V̂ᵀ = (A B (V − Γ K S))ᵀ
+//                        S' = γ_C Sᵀ + (W exp(g_C − g)) K
+//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)   which is Oᵀ
+// clang-format on
+//
+// Everything is transposed, so that tokens are columns: what a warpgroup has computed is the left
+// operand of its next product by a conversion of its own registers. Between one S and the next no
+// result goes through shared memory, and nothing is waited for but inputs and P'.
+//
+// A factor of each token is one of each column, and can stand in front of a product as well as
+// behind it. So V is divided by γ and goes into the accumulator, to which the product then adds K
+// S, and P loses the factor of its rows. That is sound while γ is not too small. γ' is γ held at
+// e^−64 (gates.cuh): where that differs from γ, K S and Q S count for nothing, and γ' lets a
+// 10^28th of them through. W P' has no such excuse, since γ_i/γ_j may be near 1 however small both
+// are: where γ' is not γ in all of a chunk, Scores makes P' of differences of g, exact whatever the
+// gates. Elsewhere P' is tril(Q Kᵀ ∘ 1/γ_j), without an exponential.
+//
+// What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
+//   Load ─ full ─► Scores, State             the inputs are there
+//   Scores ─ scores_full ─► State            P' is there
+//   State ─ free ─► Load                     the inputs may be overwritten, and then P'
+//   State ─ output_full ─► Store             O of the chunk before is there
+//   Store ─ output_free ─► State             O has been read
+// Scores is done with the inputs when P' is there, without which State does not free them. State
+// waits for P' in chunks without output as well, or Scores might miss a phase of `full`.
+// tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
+// away.
+//
+// What of a chunk State has under way at once: K S | O of the chunk before goes out, S is scaled by
+// γ_C | Q S | R is rounded | A R | W is rounded, twice | S' and W P' | the next R starts, and the
+// next S is rounded as soon as it is there. So an O comes a chunk late: with the first chunk
+// nothing comes, and after the last one there is one O more.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/roles.cuh"
+#include "kernels/sm90/matrix.cuh"
+#include "kernels/sm90/tensor_map.hpp"
+#include "kernels/sm90/tile.cuh"
+#include "kernels/sm90/tma.cuh"
+#include "kernels/sm90/warpgroup.cuh"
+#include "kernels/sm90/wgmma.cuh"
+
+namespace gdn::sm90 {
+
+using sm80::left;
+
+// Chunks of a sequence that a CTA goes through, `end` behind the last. S is 0 before `first` (the
+// initial state if that is 0), chunks before `first_output` only bring S about, and the segment
+// that reaches the sequence's end writes the final state.
+struct Segment {
+  int first, first_output, end;
+};
+
+template <int width, int stages>
+struct RegisterChain {
+  static constexpr int state_groups = width / 64;
+  static constexpr int threads = 128 * (2 + state_groups);
+  static constexpr int blocks_per_processor = 1;
+  // Of a thread. Those of four warpgroups together are 512: all that there are.
+  static constexpr int load_registers = state_groups == 2 ? 32 : 40, scores_registers = 64,
+                       state_registers = 208;
+
+  enum Role { LoadAndStore, Scores, FirstState };  // by warpgroup
+  // Of LoadAndStore: the gates' warps come first, a token a thread.
+  static constexpr int engine_warp = 2, store_warp = 3, load_threads = 32 * store_warp;
+
+  struct Arguments {
+    CUtensorMap q, k, v, A, output;
+    Tensors tensors;
+    int query_heads, value_heads;
+  };
+  static Arguments arguments(const Problem& problem, const Tensors& x) {
+    const std::int64_t tokens = problem.tokens();
+    const int query_heads = problem.query_heads, value_heads = problem.value_heads;
+    return {tensor_map(x.q, tokens, query_heads, head_dim, chunk_tokens),
+            tensor_map(x.k, tokens, query_heads, head_dim, chunk_tokens),
+            tensor_map(x.v, tokens, value_heads, head_dim, chunk_tokens),
+            tensor_map(x.A, tokens, value_heads, chunk_tokens, chunk_tokens),
+            tensor_map(x.output, tokens, value_heads, head_dim, chunk_tokens),
+            x,
+            query_heads,
+            value_heads};
+  }
+  using Chain = sm80::ChainOf<width>;
+
+  // A chunk's gates are read until the next chunk is under way, so that they outlive its inputs.
+  static constexpr int gates_slots = 4;
+  static_assert(gates_slots > stages);
+
+  struct Input {                         // 57,344 bytes with 128 values, 49,152 with 64
+    Tile<chunk_tokens, head_dim> Q, K;   // 16,384 each  [token][key]
+    Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]
+    Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
+  };
+  // With 128 values 153,600 bytes with two stages, 219,136 with three; with 64 129,024 and 186,368.
+  struct Shared {
+    Input input[stages];
+    Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
+    Tile<chunk_tokens, width> O;                 // 16,384 or 8,192  [token][value]
+    RatioGates gates[gates_slots];               //  1,280 each
+    PhaseBarrier full[stages], scores_full[stages], free[stages];
+    PhaseBarrier output_full, output_free;
+  };
+
+  static constexpr std::uint32_t input_bytes = sizeof(Input);
+
+  // ---- Load
+
+  // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last.
+  static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
+                              int chunks) {
+    const Tensors& x = arguments.tensors;
+    TokenGates gates;
+    gates.read(x, at);
+    Turn<stages> turn;
+    for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
+      Input& input = shared.input[turn.stage];
+      PhaseBarrier& full = shared.full[turn.stage];
+      jitter();
+      shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
+      gates.write(shared.gates[round % gates_slots]);
+      gates.read(x, at.after(1));
+      if (!is_copied_by_engine(at)) {
+        load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(),
+                                             at.length);
+        load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(),
+                                             at.length);
+        load_plainly<load_threads, width>(input.V, x.v + at.value() + first_value,
+                                          at.value_stride(), at.length);
+        load_plainly<load_threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
+                                                 at.length);
+        sm80::commit_copies();
+        sm80::wait_copies<0>();
+        publish_to_async();
+        full.arrive();
+      } else if (threadIdx.x == 32 * engine_warp) {
+        full.arrive_and_expect(input_bytes);
+        for (int panel = 0; panel < 2; ++panel) {
+          load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
+        }
+        for (int panel = 0; panel < width / 64; ++panel) {
+          load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
+                   full);
+        }
+        load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
+        for (int panel = 0; panel < 2; ++panel) {
+          load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
+        }
+      } else {
+        full.arrive();
+      }
+    }
+  }
+
+  // Not the short chunk: the copy engine knows no end of a sequence.
+  static __device__ bool is_copied_by_engine(const Place& at) {
+#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
+    return false;
+#else
+    return at.length >= chunk_tokens;
+#endif
+  }
+
+  // ---- Store
+
+  // `at` is the first chunk with an output, as long as the rest of the sequence.
+  static __device__ void store(const Arguments& arguments, Shared& shared, int first_value,
+                               Place at, int chunks) {
+    if (chunks == 0) return;
+    Turn<1> turn;
+    for (int come = 0; come <= chunks; ++come, turn.next()) {
+      jitter();
+      shared.output_full.wait(turn.parity);
+      if (come > 0) {  // nothing comes with the first chunk
+        put_out(arguments, shared.O, first_value, at);
+        at = at.after(1);
+      }
+      release(shared.output_free);
+    }
+  }
+
+  static __device__ void put_out(const Arguments& arguments, Tile<chunk_tokens, width>& O,
+                                 int first_value, const Place& at) {
+    if (!is_copied_by_engine(at)) {
+      constexpr int units = width / 8;
+      BFloat16* to = arguments.tensors.output + at.value() + first_value;
+#pragma unroll 1
+      for (int i = sm80::opaque(lane()); i < min(at.length, chunk_tokens) * units; i += 32) {
+        const int row = i / units, column = i % units * 8;
+        *reinterpret_cast<uint4*>(to + std::int64_t{row} * at.value_stride() + column) =
+            O.unit(row, column);
+      }
+    } else if (lane() == 0) {
+      for (int panel = 0; panel < width / 64; ++panel) {
+        store_box(arguments.output, first_value + 64 * panel, at.head, at.token, O.panel(panel));
+      }
+      wait_stores_read<0>();
+    }
+  }
+
+  // ---- Scores
+
+  static __device__ void scores(Shared& shared, const Segment& segment) {
+    Turn<stages> turn;
+    for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
+      Input& input = shared.input[turn.stage];
+      const RatioGates& gates = shared.gates[round % gates_slots];
+      jitter();
+      shared.full[turn.stage].wait(turn.parity);
+      if (round >= segment.first_output - segment.first) {
+        Sum p[chunk_tokens / 8];
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::k, Major::k>(p, input.Q.k_major(0, k), input.K.k_major(0, k), k > 0);
+        }
+        products_commit();
+        products_wait<0>();
+        if (gates.exact()) {
+          put_scores<true>(shared.P[turn.stage], p, gates);
+        } else {
+          put_scores<false>(shared.P[turn.stage], p, gates);
+        }
+        publish_to_async();
+      }
+      release(shared.scores_full[turn.stage]);
+    }
+  }
+
+  // This warp's 16 rows of P' from those of QKᵀ, with 1/γ_j where that is exact.
+  template <bool exact>
+  static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
+                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
+#pragma unroll
+    for (int j = 0; j < chunk_tokens; j += 16) {
+      Left p = {};
+      if (j <= 16 * warp()) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
+          const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
+          const int earlier = j + lane() % 4 * 2 + x / 2 * 8;
+          float2 factor =
+              *reinterpret_cast<const float2*>((exact ? gates.inverse : gates.g) + earlier);
+          if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
+            const float g = min(gates.g[later] - RatioGates::least, 0.F);
+            factor = {decay(g, factor.x), decay(g, factor.y)};
+          }
+          const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
+          p.x[x] = sm80::pack(earlier <= later ? of[0] * factor.x : 0,
+                              earlier + 1 <= later ? of[1] * factor.y : 0);
+        }
+      }
+      put_left(P, 16 * warp(), j, p);
+    }
+  }
+
+  // ---- State
+
+  // Of a vector over the tokens what this lane needs: its columns of a transposed matrix.
+  struct Factors {
+    float2 of[chunk_tokens / 8];
+
+    __device__ explicit Factors(const float* vector) {
+#pragma unroll
+      for (int n = 0; n < chunk_tokens / 8; ++n) {
+        of[n] = reinterpret_cast<const float2*>(vector)[4 * n + lane() % 4];
+      }
+    }
+  };
+
+  using Columns = Sum[chunk_tokens / 8];    // of 64 values: [token / 8]
+  using Operand = Left[chunk_tokens / 16];  // the same, rounded
+
+  static __device__ void convert(const Columns& d, Operand& x) {
+#pragma unroll
+    for (int i = 0; i < chunk_tokens / 16; ++i) x[i] = left(d[2 * i], d[2 * i + 1]);
+  }
+  static __device__ void scale(Columns& d, const Factors& factors) {
+#pragma unroll
+    for (int n = 0; n < chunk_tokens / 8; ++n) sm80::scale_columns(d[n], factors.of[n]);
+  }
+
+  // A state warpgroup, which has 64 values. Its warps have 16 each: `value` is the first of those,
+  // within the CTA's.
+  struct Group {
+    Shared& shared;
+    const int value;
+    Turn<stages> turn = {};
+    unsigned round = 0;  // chunks so far
+    Turn<1> output = {};
+    Sum S[head_dim / 8] = {};    // Sᵀ: [key / 8]
+    Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
+    Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
+    Columns O = {};              // Oᵀ, but for its factors
+
+    __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
+
+    // R starts at −Vᵀ/γ'.
+    __device__ void start() {
+      const Factors inverse(gates().inverse);
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) {
+        const Left v = sm80::left_of_transposed(shared.input[turn.stage].V, value, 16 * i);
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
+          const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
+          R[2 * i + x / 2].x[x % 2 * 2] = -pair.x * factor.x;
+          R[2 * i + x / 2].x[x % 2 * 2 + 1] = -pair.y * factor.y;
+        }
+      }
+    }
+    __device__ void keep_state() {
+#pragma unroll
+      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+    }
+
+    // O of the chunk before, for Store. Its place is free.
+    __device__ void put_output() {
+      scale(O, Factors(shared.gates[(round - 1) % gates_slots].output));
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) {
+        put_left_transposed(shared.O, value, 16 * i, left(O[2 * i], O[2 * i + 1]));
+      }
+      publish_to_async();
+      release(shared.output_full);
+      output.next();
+    }
+    __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
+
+    // A chunk whose inputs have come, for which R has its start, and `before` the state. So it is
+    // for the next one afterwards; behind the `last` one there is none, and R starts from whatever
+    // lies there.
+    template <bool with_output>
+    __device__ void step(bool last) {
+      const Turn<stages> now = turn;
+      const Input& input = shared.input[now.stage];
+      const float gamma_C = gates().gamma_C();
+      products_begin();
+#pragma unroll
+      for (int k = 0; k < head_dim; k += 16) {
+        multiply<Major::k>(R, before[k / 16], input.K.k_major(0, k), true);
+      }
+      products_commit();
+#pragma unroll
+      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
+      if constexpr (with_output) {
+        put_output();
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
+        }
+        products_commit();
+      }
+      const Factors residual(gates().residual);
+      products_wait<with_output ? 1 : 0>();
+      scale(R, residual);
+      Operand x;
+      convert(R, x);
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < chunk_tokens; j += 16) {
+        multiply<Major::k>(R, x[j / 16], input.A.k_major(0, j), j > 0);
+      }
+      products_commit();
+      const Factors fade(gates().fade);
+      products_wait<0>();
+      Operand w;
+      if constexpr (with_output) convert(R, w);
+      scale(R, fade);
+      convert(R, x);
+      jitter();
+      shared.scores_full[now.stage].wait(now.parity);
+      turn.next();
+      ++round;
+      if (!last) {
+        shared.full[turn.stage].wait(turn.parity);
+        if constexpr (with_output) wait_for_store();
+      }
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < chunk_tokens; j += 16) {
+        multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
+      }
+      products_commit();
+      if constexpr (with_output) {
+#pragma unroll
+        for (int j = 0; j < chunk_tokens; j += 16) {
+          multiply<Major::k>(O, w[j / 16], shared.P[now.stage].k_major(0, j), true);
+        }
+        products_commit();
+      }
+      start();
+      products_wait<with_output ? 1 : 0>();
+      keep_state();
+      products_wait<0>();
+      release(shared.free[now.stage]);
+    }
+  };
+
+  static __device__ void state(const Arguments& arguments, Shared& shared, const Chain& chain,
+                               const Segment& segment) {
+    const Tensors& x = arguments.tensors;
+    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * FirstState, 0};
+    Group group = {shared, share.value()};
+    if (x.initial_state && segment.first == 0) {
+      sm80::for_each_element(share, group.S, chain.first_value, [&](float& element, int place) {
+        element = x.initial_state[chain.corner() + place];
+      });
+    }
+    if (segment.first < segment.end) {
+      shared.full[0].wait(0);
+      group.start();
+      group.keep_state();
+      int chunk = segment.first;
+      while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
+      while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
+      if (segment.first_output < segment.end) {
+        group.wait_for_store();
+        group.put_output();
+      }
+    }
+    if (segment.end * chunk_tokens >= chain.at.length) {
+      sm80::for_each_element(share, group.S, chain.first_value, [&](float element, int place) {
+        x.final_state[chain.corner() + place] = element;
+      });
+    }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
+                             const Segment& segment) {
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < stages; ++stage) {
+        shared.full[stage].initialise(load_threads);
+        shared.scores_full[stage].initialise(4);
+        shared.free[stage].initialise(4 * state_groups);
+      }
+      shared.output_full.initialise(4 * state_groups);
+      shared.output_free.initialise(1);
+      publish_barriers();
+      prefetch(arguments.q);
+      prefetch(arguments.k);
+      prefetch(arguments.v);
+      prefetch(arguments.A);
+      prefetch(arguments.output);
+    }
+    __syncthreads();
+    switch (threadIdx.x / 128) {
+      case LoadAndStore:
+        give_registers<load_registers>();
+        if (warp() == store_warp) {
+          store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
+                segment.end - segment.first_output);
+        } else {
+          load(arguments, shared, chain.first_value, chain.at.after(segment.first),
+               segment.end - segment.first);
+        }
+        break;
+      case Scores:
+        give_registers<scores_registers>();
+        scores(shared, segment);
+        break;
+      default:
+        take_registers<state_registers>();
+        state(arguments, shared, chain, segment);
+    }
+  }
+};
+
+static_assert(sizeof(RegisterChain<128, 2>::Shared) == 153600 &&
+              sizeof(RegisterChain<128, 3>::Shared) == 219136 &&
+              sizeof(RegisterChain<64, 2>::Shared) == 129024 &&
+              sizeof(RegisterChain<64, 3>::Shared) == 186368);
+
+}  // namespace gdn::sm90

@@ -1,0 +1,72 @@
+// Rung 8: the state stays in registers (register_chain.cuh), and every product on the chain takes
+// its left operand from there. Rung 7 rounds S, R, V̂ and faded V̂ into shared memory in turn, with a
+// fence and a barrier each before the next product may begin; here each is the next operand by a
+// conversion, and a warpgroup waits for nobody but for its own products.
+//
+// A CTA goes through a sequence, for a head or half of it. Knobs: value_width, 128 for two state
+// warpgroups in a CTA, or 64 for one and twice the CTAs, each of which reads Q, K and A and makes
+// P' for itself; stages of the ring of inputs; form, of which there is one so far.
+//
+// Bytes a chunk and head, with 128 values: A 8 KiB, V 16, O 16, and Q and K 32 once a query head:
+// 97 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
+//
+// Predicted, of cycles a chunk. The tensor cores take 32 for a step of 16 of 64 × 64, and a
+// warpgroup alone 42, or 74 for 64 × 128, as it cannot keep them busy from registers.
+//
+// With 64 values: K S 336, Q S 336 with R rounded beside it, A R 168, W rounded ~150, S' 296, then
+// W P' 168 with the next start and rounding, ~200, beside it: ~1490, which is 0.85 µs at 1.75 GHz.
+// All of it is one chain, and the tensor cores are busy for 1280.
+//
+// With 128 values the two chains fill each other's gaps, up to the tensor cores' 2304, of which 256
+// are the scores': 1.32 µs. With both waiting for the same loads and shared memory, rather 1.7.
+#include "kernels/cuda/register_chain.cuh"
+#include "kernels/cuda/rungs.hpp"
+
+namespace gdn::gpu {
+namespace {
+
+template <int width, int stages>
+struct RegisterState : sm90::RegisterChain<width, stages> {
+  using Base = sm90::RegisterChain<width, stages>;
+  static constexpr const char* name = "register_state";
+
+  static __device__ void run(const typename Base::Arguments& arguments,
+                             typename Base::Shared& shared) {
+    const auto chain =
+        Base::Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
+    Base::run(arguments, shared, chain,
+              {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
+  }
+};
+
+template <int width, int stages>
+Instance instance() {
+  using Kernel = RegisterState<width, stages>;
+  return {.knobs = {{"form", "w"},
+                    {"stages", std::to_string(stages)},
+                    {"value_width", std::to_string(width)}},
+          .stages = {stage_of<Kernel>()},
+          .workspace_bytes = nullptr,
+          .setup =
+              [](const Problem& problem, const Tensors& x, void*) {
+                return launcher<Kernel>(
+                    std::int64_t{head_dim / width} * problem.sequences() * problem.value_heads,
+                    Kernel::arguments(problem, x));
+              },
+          .obstacle = ""};
+}
+
+}  // namespace
+
+Variant register_state() {
+  return {
+      .name = "register_state",
+      .idea = "The state stays in registers, and every product on the chain takes it from there.",
+      .target = Target::cuda,
+      .scopes = {Scope::core},
+      .needs = needs_hopper,
+      .accepts = nullptr,
+      .instances = {instance<128, 2>(), instance<128, 3>(), instance<64, 2>(), instance<64, 3>()}};
+}
+
+}  // namespace gdn::gpu
