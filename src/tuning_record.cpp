@@ -103,7 +103,7 @@ void read_line(const Field& line, TuningRecord& record) {
 }
 
 void read_header(const Field& line, TuningRecord& record) {
-  if (const std::string& schema = line["schema"].text(); schema != record_schema)
+  if (const std::string schema = line["schema"].text(); schema != record_schema)
     line["schema"].refuse(fmt::format("{} is wanted and not {}", record_schema, schema));
   record.fingerprint = line["fingerprint"].object().raw();
   record.options = line["options"].object().raw();

@@ -226,24 +226,6 @@ TEST_F(Cuda, AKernelThatIsNoStageIsNamedAndFlagged) {
   EXPECT_EQ(pass.flags, std::vector<std::string>{"unknown_kernel"});
 }
 
-// A fault seen elsewhere: no CUPTI records, and events take their place in silence.
-TEST_F(Cuda, NoRecordsAreFlagged) {
-  const auto pass_of = [](const char* timer) {
-    return make_backend({.name = "cuda", .timer = timer})
-        ->kernel_pass(Timing::hot, launch_empty, {{.name = "core"}});
-  };
-  const KernelPass without = pass_of("events");
-  EXPECT_EQ(without.flags, std::vector<std::string>{"events_only"});
-  EXPECT_NE(without.obstacle, "");
-  setenv("GDNBENCH_CUPTI", GDNBENCH_FAKE_CUPTI, 1);  // which records nothing
-  const KernelPass blind = pass_of("auto");
-  unsetenv("GDNBENCH_CUPTI");
-  EXPECT_FALSE(blind.span_s);
-  EXPECT_NE(blind.obstacle, "");
-  const bool tried = profiler_in(surroundings_of_this_process()).empty();
-  EXPECT_EQ(blind.flags, std::vector<std::string>{tried ? "cupti_failed" : "events_only"});
-}
-
 // The timer's gate by itself: under a sanitizer the tool goes without it, so that one meets the
 // kernel only here.
 class CudaGate : public Cuda {

@@ -496,6 +496,29 @@ TEST(ResumeCuda, LosesAndDoublesNothingOver20Kills) {
       rows);
 }
 
+// A fault seen elsewhere: no CUPTI records, and events take their place in silence.
+TEST(FaultsCuda, RecordsThatNeverComeAreFlagged) {
+  if (!has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
+  Folder folder;
+  setenv("GDNBENCH_CUPTI", GDNBENCH_FAKE_CUPTI, 1);  // which records nothing
+  const Ended ended =
+      run_program(folder, tool,
+                  run_arguments({"--case", "edge_lengths:tokens=65", "--variant",
+                                 "baseline:stages=2", "--scope", "core", "--json", "r.json"},
+                                "cuda"));
+  unsetenv("GDNBENCH_CUPTI");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json row = json::parse(read_file(folder / "r.json"))["results"][0];
+  EXPECT_EQ(row["status"], "passed") << row["reason"];
+  EXPECT_TRUE(row["kernels"].empty());
+  EXPECT_FALSE(row["telemetry"].contains("cupti_span_s"));
+  EXPECT_NE(row["telemetry"].value("cupti", ""), "");
+  const auto flagged = [&](const char* flag) {
+    return std::ranges::find(row["flags"], flag) != row["flags"].end();
+  };
+  EXPECT_TRUE(flagged("cupti_failed") || flagged("events_only")) << row["flags"];
+}
+
 TEST(FaultsCuda, EachCostsItsOwnRow) {
   if (!has_gpu()) GTEST_SKIP() << "there is no CUDA device here";
   Folder folder;
