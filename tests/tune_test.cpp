@@ -36,11 +36,14 @@ Words tune_arguments(const Words& more) {
   return all;
 }
 
-// Two small problems of one head.
+// The candidates of a small search, as they come in the table.
+const Words three = {test::recurrent, test::chunked, test::xform};
+
+// Two small problems of one head, for three candidates.
 Words small(const Words& more) {
   Words all = tune_arguments({"--case", "edge_lengths:tokens=3,edge_lengths:tokens=7", "--set",
                               "query_heads=1", "--set", "value_heads=1", "--scope", "core",
-                              "--timing", "hot"});
+                              "--timing", "hot", "--variant", test::each_first});
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -55,12 +58,13 @@ TEST(Tune, DoesTheWholeJob) {
   EXPECT_HAS(ended.out, "racing: 3 of 3 candidates evaluated, 3 fully");
   EXPECT_HAS(ended.out, "next: gdnbench run --case edge_lengths:tokens=3");
   EXPECT_HAS(ended.err,
-             "[2/2] edge_lengths:tokens=7:query_heads=1:value_heads=1 core hot chunked: ");
+             std::string("[2/2] edge_lengths:tokens=7:query_heads=1:value_heads=1 core hot ") +
+                 test::chunked + ": ");
   EXPECT_HAS(ended.err, "; best so far ");
 
   const json outcome = json::parse(read_file(folder / "o.json"));
   EXPECT_EQ(outcome["schema"], "gdnbench-tune/1");
-  EXPECT_EQ(outcome["options"]["candidates"], (Words{"recurrent", "chunked", "xform"}));
+  EXPECT_EQ(outcome["options"]["candidates"], three);
   ASSERT_EQ(outcome["problems"].size(), 2U);
   for (const json& problem : outcome["problems"]) {
     EXPECT_EQ(problem["evaluated"], 3);
@@ -103,7 +107,8 @@ TEST(Tune, HelpAndDryRunTeach) {
       run_program(folder, tool, small({"--dry-run", "--strategy", "random", "--max-evals", "2"}));
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_HAS(ended.out, "2 problems:\n  edge_lengths:tokens=3");
-  EXPECT_HAS(ended.out, "3 candidates each:\n  recurrent\n  chunked\n  xform\n");
+  EXPECT_HAS(ended.out, "3 candidates each:\n  recurrent:threads=all\n  " + three[1] + "\n  " +
+                            three[2] + "\n");
   EXPECT_HAS(ended.out,
              "random      2 evaluations a problem, 2 of them full; about 4 s at most  (chosen)");
   EXPECT_HAS(ended.out, "exhaustive  2 evaluations");
@@ -113,7 +118,7 @@ TEST(Tune, HelpAndDryRunTeach) {
 TEST(Tune, HasOneMovingLineOnATerminal) {
   Folder folder;
   Words words = {"TERM=xterm", test::on_terminal};
-  const Words arguments = small({"--variant", "chunked"});
+  const Words arguments = small({});
   words.insert(words.end(), arguments.begin(), arguments.end());
   const Ended ended = run_program(folder, "/usr/bin/env", words);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -217,17 +222,17 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   std::istringstream whole(read_file(folder / "r.jsonl"));
   std::string partial;
   for (std::string line; std::getline(whole, line);)
-    if (!has(line, "\"candidate\":\"xform\"") && !has(line, "\"a_s\"")) partial += line + "\n";
+    if (!has(line, "\"candidate\":\"xform:") && !has(line, "\"a_s\"")) partial += line + "\n";
   write_text(folder / "partial.jsonl", partial);
   for (const char* strategy : {"racing", "exhaustive", "random", "annealing"}) {
     const Ended ended =
         run_program(folder, tool, {"tune", "--replay", "partial.jsonl", "--strategy", strategy});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    EXPECT_HAS(ended.out, "missing from the record: xform");
+    EXPECT_HAS(ended.out, std::string("missing from the record: ") + test::xform);
     EXPECT_HAS(ended.out, "2 of 2 candidates evaluated");
   }
   const Ended one =
-      run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--variant", "chunked"});
+      run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--variant", test::chunked});
   EXPECT_HAS(one.out, "1 of 1 candidates evaluated");
   const Ended limited = run_program(
       folder, tool, {"tune", "--replay", "r.jsonl", "--strategy", "random", "--max-evals", "1"});
