@@ -112,13 +112,14 @@ void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
       ->capture_default_str();
 }
 
-void add_pair_options(CLI::App& command, AgainstOptions& against) {
-  command
-      .add_option("--difference", against.plan.difference_percent,
+CLI::Option& add_difference(CLI::App& command, AgainstOptions& against) {
+  return *command
+              .add_option(
+                  "--difference", against.plan.difference_percent,
                   "Per cent that must not be overlooked: pairs are taken until it is ruled out or\n"
                   "found")
-      ->check(number_between(0.01, 100))
-      ->capture_default_str();
+              ->check(number_between(0.01, 100))
+              ->capture_default_str();
 }
 
 // Output files of a run.
@@ -167,7 +168,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
       ->delimiter(',')
       ->type_name("ID");
   add_scope_and_timing(ab, raw, "core (default), forward");
-  add_pair_options(ab, against);
+  add_difference(ab, against);
   ab.add_option("--timeout", against.plan.timeout_s, "Most seconds of a comparison")
       ->check(number_between(1e-6, longest_wait_s))
       ->capture_default_str();
@@ -224,7 +225,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   add_path(run, "--against", options.against.program,
            "Another build: each row in pairs with its like there, as `gdnbench ab` does",
            "PROGRAM");
-  add_pair_options(run, options.against);
+  add_difference(run, options.against).needs("--against");
   add_deadline_option(run, options.worker);
   add_result_options(run, options);
   add_path(run, "--resume", options.resume,
