@@ -70,10 +70,14 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
       ->type_name("N");
 }
 
-void add_backend_options(CLI::App& command, BackendOptions& backend) {
+void add_backend(CLI::App& command, BackendOptions& backend) {
   command.add_option("--backend", backend.name, "auto (cuda where a device is), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+}
+
+void add_backend_options(CLI::App& command, BackendOptions& backend) {
+  add_backend(command, backend);
   command.add_option("-d,--device", backend.device, "Number of the device, as nvidia-smi counts")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -279,7 +283,13 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
   add_path(tune, "--replay", options.replay, "Search in a record, without a device", "FILE.jsonl");
   add_path(tune, "--t4", options.t4, "Write the evaluations as T4 auto-tuning results");
   add_path(tune, "--json", measured.json, "Write the outcome of every search");
-  add_backend_options(tune, measured.worker.backend);
+  add_backend(tune, measured.worker.backend);
+  tune.add_option("-d,--device", options.devices,
+                  "Numbers of devices of one kind, e.g. 0,1,2,3: each takes the next problem")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str();
   add_timer_options(tune, measured.worker.backend);
   add_sampling_options(tune, measured.worker);
   add_deadline_option(tune, measured.worker);
@@ -287,6 +297,7 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
       std::string("Examples:\n"
                   "  gdnbench tune --case short_tail_state --dry-run\n"
                   "  gdnbench tune --case 'models_tp4:*' --scope core --record tp4.jsonl\n"
+                  "  gdnbench tune --case '*' --scope core --device 0,1,2,3 --record all.jsonl\n"
                   "  gdnbench tune --resume tp4.jsonl\n"
                   "  gdnbench tune --replay tp4.jsonl --strategy annealing --max-evals 8\n") +
       exit_codes);
@@ -471,6 +482,7 @@ void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& optio
   understand_names(raw.scopes, scope_named, measured.scopes);
   understand_names(raw.timings, timing_named, measured.timings);
   options.strategy = strategy_named(raw.strategy);
+  measured.worker.backend.device = options.devices.front();
   understand_shard(raw.shard, options);
   if (!measured.resume.empty()) {
     refuse_beside("--resume", command, "goes on with what the search was asked for",

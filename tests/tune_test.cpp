@@ -143,12 +143,16 @@ TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
       {small({"--space", "bad.yaml"}), "bad.yaml:3:3: the ladder has no cpu variant \"chunkd\""},
       {small({"--space", "missing.yaml"}), "missing.yaml: no such file"},
       {small({"--space", "cuda.yaml"}), "it is for the other target"},
+      {small({"--device", "0,1"}), "--device 1: the CPU backend has one device, number 0"},
+      {small({"--device", "0,x"}), "--device"},
+      {small({"--device", "0,-1"}), "--device"},
       {small({"--record", "there.jsonl"}), "go on with --resume there.jsonl"},
       {small({"--json", "no/such/folder.json"}), "create it first"},
       {small({"--json", "a.json", "--t4", "a.json"}), "are the same file"},
       {{"tune", "--resume", "there.jsonl"}, "there.jsonl:1: schema"},
       {{"tune", "--resume", "missing.jsonl"}, "missing.jsonl"},
       {{"tune", "--resume", "r.jsonl", "--seed", "2"}, "leave --seed out"},
+      {{"tune", "--resume", "r.jsonl", "--device", "0,0"}, "leave --device out"},
       {{"tune", "--replay", "r.jsonl", "--case", "x"}, "leave --case out"},
       {{"tune", "--replay", "missing.jsonl"}, "no such file"},
   };
@@ -275,7 +279,7 @@ using Clock = std::chrono::steady_clock;
 
 // kill -9 at 20 moments: up to 20 ms after the record has grown. What stands in it stays, nothing
 // comes twice, and the search that is whole in the end is the one that the record replays.
-TEST(Tune, LosesAndDoublesNothingOver20Kills) {
+void expect_20_kills_lose_nothing(const Words& more) {
   constexpr int wanted_kills = 20;
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
   std::mt19937 random(20);
@@ -287,9 +291,10 @@ TEST(Tune, LosesAndDoublesNothingOver20Kills) {
     const std::string lines = before.substr(0, before.rfind('\n') + 1);
     if (lines.empty()) std::filesystem::remove(path);
     const std::chrono::milliseconds pause(random() % 20);
-    const Words arguments = lines.empty()
-                                ? small({"--record", "r.jsonl", "--json", "o.json"})
-                                : Words{"tune", "--resume", "r.jsonl", "--json", "o.json"};
+    Words anew = small({"--record", "r.jsonl", "--json", "o.json"});
+    anew.insert(anew.end(), more.begin(), more.end());
+    const Words arguments =
+        lines.empty() ? anew : Words{"tune", "--resume", "r.jsonl", "--json", "o.json"};
     std::optional<Clock::time_point> grown;
     Process process(*folder, tool, arguments);
     while (!process.has_ended()) {
@@ -325,6 +330,94 @@ TEST(Tune, LosesAndDoublesNothingOver20Kills) {
     folder.emplace();
   }
   EXPECT_EQ(kills, wanted_kills);
+}
+
+TEST(Tune, LosesAndDoublesNothingOver20Kills) { expect_20_kills_lose_nothing({}); }
+
+TEST(TuneOnDevices, LosesAndDoublesNothingOver20Kills) {
+  expect_20_kills_lose_nothing({"--device", "0,0"});
+}
+
+// Four problems.
+Words several(const Words& more) {
+  Words all =
+      tune_arguments({"--case", "edge_lengths:tokens=?", "--set", "query_heads=1", "--set",
+                      "value_heads=1", "--scope", "core", "--timing", "hot", "--device", "0,0,0"});
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+Words names_of(const json& problems) {
+  Words names;
+  for (const json& problem : problems) names.push_back(problem["problem"]["case"]);
+  return names;
+}
+
+Words four_names() {
+  Words names;
+  for (const char* tokens : {"1", "2", "3", "7"})
+    names.push_back(std::string("edge_lengths:tokens=") + tokens + ":query_heads=1:value_heads=1");
+  return names;
+}
+
+// More workers than one: every problem is one's, and the results have the order of the problems.
+TEST(TuneOnDevices, EachProblemIsSearchedOnce) {
+  Folder folder;
+  const Ended ended = run_program(folder, tool,
+                                  several({"--variant", test::each_first, "--record", "r.jsonl",
+                                           "--json", "o.json", "--output", "w.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json found = problems_of(folder / "o.json");
+  EXPECT_EQ(names_of(found), four_names());
+  std::size_t at = 0;
+  for (const std::string& name : four_names()) {
+    EXPECT_EQ(ended.out.find(name + "  core, hot", at), ended.out.find(name + "  core, hot"));
+    at = ended.out.find(name + "  core, hot");
+    EXPECT_NE(at, std::string::npos) << name;
+  }
+  const TuningRecord record = read_record(folder / "r.jsonl");  // refuses what is doubled
+  ASSERT_EQ(record.problems.size(), 4U);
+  for (const RecordedProblem& problem : record.problems) {
+    EXPECT_TRUE(problem.finished);
+    EXPECT_EQ(problem.evaluations().size(), 3U);
+  }
+  EXPECT_EQ(json::parse(read_file(folder / "w.json"))["entries"].size(), 4U);
+  const Ended again =
+      run_program(folder, tool, {"tune", "--resume", "r.jsonl", "--json", "p.json"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(problems_of(folder / "p.json"), found);
+}
+
+TEST(TuneOnDevices, AWorkerThatDiesIsReplacedInItsPlace) {
+  Folder folder;
+  write_text(folder / "faulty.yaml",
+             "target: cpu\nvariants: {recurrent: {}, crashes: {}, exits: {}, chunked: {}}\n");
+  const Ended ended =
+      run_program(folder, faulty_tool, several({"--space", "faulty.yaml", "--json", "o.json"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  const json found = problems_of(folder / "o.json");
+  EXPECT_EQ(names_of(found), four_names());
+  for (const json& problem : found) {
+    EXPECT_EQ(problem["out"].size(), 2U) << problem;
+    EXPECT_TRUE(problem["winner"] == "chunked" || problem["winner"] == "recurrent") << problem;
+  }
+}
+
+// The trouble of one ends all, and what was on disk before goes on once it is mended.
+TEST(TuneOnDevices, ARecordThatCannotGrowEndsAll) {
+  Folder folder;
+  std::string line = "ulimit -f 16; exec $T";  // 8 KiB
+  for (const std::string& word :
+       several({"--variant", test::each_first, "--record", "r.jsonl", "--json", "o.json"}))
+    line += " '" + word + "'";
+  const Ended ended = test::run_shell(folder, line);
+  EXPECT_EQ(ended.exit_code, 4) << ended.err;
+  EXPECT_HAS(ended.err, "gdnbench: r.jsonl: ");
+  EXPECT_FALSE(std::filesystem::exists(folder / "o.json"));
+  const Ended mended =
+      run_program(folder, tool, {"tune", "--resume", "r.jsonl", "--json", "o.json"});
+  EXPECT_EQ(mended.exit_code, 0) << mended.err;
+  EXPECT_EQ(names_of(problems_of(folder / "o.json")), four_names());
 }
 
 TEST(Tune, ResumeRefusesAnotherBuild) {
