@@ -117,13 +117,10 @@ void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
 }
 
 CLI::Option& add_difference(CLI::App& command, AgainstOptions& against) {
-  return *command
-              .add_option(
-                  "--difference", against.plan.difference_percent,
-                  "Per cent that must not be overlooked: pairs are taken until it is ruled out or\n"
-                  "found")
-              ->check(number_between(0.01, 100))
-              ->capture_default_str();
+  CLI::Option& difference = *command.add_option(
+      "--difference", against.plan.difference_percent,
+      "Per cent that must not be overlooked: pairs are taken until it is ruled out or\nfound");
+  return *difference.check(number_between(0.01, 100))->capture_default_str();
 }
 
 // Output files of a run.
