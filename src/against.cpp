@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "src/error.hpp"
@@ -57,9 +58,11 @@ Pairs take_pairs(Bench::Stand& a, Bench::Stand& b, const PairPlan& plan, double 
 PairedBench::PairedBench(Bench& own, const WorkerOptions& worker, const AgainstOptions& options)
     : options_(options), own_(own) {
   if (options.program.empty()) return;
-  if (access(options.program.c_str(), X_OK) != 0)
+  int obstacle = access(options.program.c_str(), X_OK) == 0 ? 0 : errno;
+  if (std::filesystem::is_directory(options.program)) obstacle = EISDIR;
+  if (obstacle != 0)
     throw UserError(fmt::format("--against {}: {}; give the gdnbench of another build",
-                                options.program, std::strerror(errno)));
+                                options.program, std::strerror(obstacle)));
   other_ = std::make_unique<Bench>(of_build(worker, options.program));
   like_ = std::make_unique<Bench>(of_build(worker, options.program));
 }
@@ -95,6 +98,7 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
   const Pairs alike = take_pairs(first, like, of_itself, 0);
   like.close();
   if (alike.a_s.empty() || like.row().status != Status::passed) {
+    first.close();
     give_up_for_a(first.row().status != Status::passed ? first.row() : like.row());
     return comparison;
   }
@@ -103,6 +107,8 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
 
   Bench::Stand second = own_.open(b);
   if (second.row().input_hash != first.row().input_hash && second.stands()) {
+    second.close();
+    first.close();
     comparison.row = second.row();
     give_up(comparison.row, Status::failed, "the other build makes other inputs of this case");
     return comparison;

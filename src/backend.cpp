@@ -1,5 +1,7 @@
 #include "src/backend.hpp"
 
+#include <string>
+
 #include "src/error.hpp"
 
 #ifdef GDNBENCH_WITH_CUDA
@@ -18,6 +20,8 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
       "this build has no CUDA backend: configure with -DGDNBENCH_CUDA=ON where nvcc is";
 #endif
   if (options.name == "cuda") throw UserError("--backend cuda: " + obstacle);
+  if (options.device != 0)
+    throw UserError("--device " + std::to_string(options.device) + ": " + obstacle);
   return make_cpu_backend(options);
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <omp.h>
 #include <unistd.h>
 
@@ -81,6 +82,9 @@ class ClockSampler : public Sampler {
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options) : batch_(options.batch) {
+    if (options.device != 0)
+      throw UserError(
+          fmt::format("--device {}: the CPU backend has one device, number 0", options.device));
     if (options.timer == "cupti")
       throw UserError("--timer cupti: the CPU backend has only the clock");
     device_.target = Target::cpu;

@@ -12,11 +12,11 @@
 #include "src/report/json_field.hpp"
 #include "src/report/json_text.hpp"
 #include "src/report/render.hpp"
+#include "src/tuning_record.hpp"
 
 namespace gdn {
 namespace {
 
-constexpr const char* record_schema_name = "gdnbench-record/1";
 constexpr JsonKind any_kind = {.name = "wisdom, a tuning record or a result file",
                                .when_cut = "take a whole copy"};
 
@@ -157,9 +157,9 @@ Record parse_record(const NamedText& file) {
     naming(fmt::format("{}:{}", file.path, number), [&] {
       const Field field(value);
       if (number == 1) {
-        if (const Field schema = field.object()["schema"]; schema.text() != record_schema_name)
+        if (const Field schema = field.object()["schema"]; schema.text() != record_schema)
           schema.refuse(fmt::format("{} is not \"{}\", which this gdnbench reads",
-                                    dump(schema.raw()), record_schema_name));
+                                    dump(schema.raw()), record_schema));
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
         return;

@@ -70,10 +70,14 @@ void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
       ->type_name("N");
 }
 
-void add_backend_options(CLI::App& command, BackendOptions& backend) {
+void add_backend(CLI::App& command, BackendOptions& backend) {
   command.add_option("--backend", backend.name, "auto (cuda where a device is), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+}
+
+void add_backend_options(CLI::App& command, BackendOptions& backend) {
+  add_backend(command, backend);
   command.add_option("-d,--device", backend.device, "Number of the device, as nvidia-smi counts")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -112,13 +116,11 @@ void add_sampling_options(CLI::App& command, WorkerOptions& worker) {
       ->capture_default_str();
 }
 
-void add_pair_options(CLI::App& command, AgainstOptions& against) {
-  command
-      .add_option("--difference", against.plan.difference_percent,
-                  "Per cent that must not be overlooked: pairs are taken until it is ruled out or\n"
-                  "found")
-      ->check(number_between(0.01, 100))
-      ->capture_default_str();
+CLI::Option& add_difference(CLI::App& command, AgainstOptions& against) {
+  CLI::Option& difference = *command.add_option(
+      "--difference", against.plan.difference_percent,
+      "Per cent that must not be overlooked: pairs are taken until it is ruled out or\nfound");
+  return *difference.check(number_between(0.01, 100))->capture_default_str();
 }
 
 // Output files of a run.
@@ -167,7 +169,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
       ->delimiter(',')
       ->type_name("ID");
   add_scope_and_timing(ab, raw, "core (default), forward");
-  add_pair_options(ab, against);
+  add_difference(ab, against);
   ab.add_option("--timeout", against.plan.timeout_s, "Most seconds of a comparison")
       ->check(number_between(1e-6, longest_wait_s))
       ->capture_default_str();
@@ -224,7 +226,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   add_path(run, "--against", options.against.program,
            "Another build: each row in pairs with its like there, as `gdnbench ab` does",
            "PROGRAM");
-  add_pair_options(run, options.against);
+  add_difference(run, options.against).needs("--against");
   add_deadline_option(run, options.worker);
   add_result_options(run, options);
   add_path(run, "--resume", options.resume,
@@ -278,7 +280,13 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
   add_path(tune, "--replay", options.replay, "Search in a record, without a device", "FILE.jsonl");
   add_path(tune, "--t4", options.t4, "Write the evaluations as T4 auto-tuning results");
   add_path(tune, "--json", measured.json, "Write the outcome of every search");
-  add_backend_options(tune, measured.worker.backend);
+  add_backend(tune, measured.worker.backend);
+  tune.add_option("-d,--device", options.devices,
+                  "Numbers of devices of one kind, e.g. 0,1,2,3: each takes the next problem")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str();
   add_timer_options(tune, measured.worker.backend);
   add_sampling_options(tune, measured.worker);
   add_deadline_option(tune, measured.worker);
@@ -286,6 +294,7 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
       std::string("Examples:\n"
                   "  gdnbench tune --case short_tail_state --dry-run\n"
                   "  gdnbench tune --case 'models_tp4:*' --scope core --record tp4.jsonl\n"
+                  "  gdnbench tune --case '*' --scope core --device 0,1,2,3 --record all.jsonl\n"
                   "  gdnbench tune --resume tp4.jsonl\n"
                   "  gdnbench tune --replay tp4.jsonl --strategy annealing --max-evals 8\n") +
       exit_codes);
@@ -470,6 +479,7 @@ void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& optio
   understand_names(raw.scopes, scope_named, measured.scopes);
   understand_names(raw.timings, timing_named, measured.timings);
   options.strategy = strategy_named(raw.strategy);
+  measured.worker.backend.device = options.devices.front();
   understand_shard(raw.shard, options);
   if (!measured.resume.empty()) {
     refuse_beside("--resume", command, "goes on with what the search was asked for",

@@ -42,6 +42,7 @@ struct TuneOptions {
   std::optional<std::size_t> max_evals;  // candidates, of each problem
   std::optional<double> time_limit_s;    // of the whole command
   std::size_t shard = 1, shards = 1;     // problems shard, shard + shards, …
+  std::vector<int> devices = {0};        // of one kind; each takes the next problem
   bool dry_run = false;
   std::string output, record, replay, t4;  // paths; "" for none
 };

@@ -67,8 +67,8 @@ SearchProgress::SearchProgress(std::size_t problems)
 
 SearchProgress::~SearchProgress() { clear(); }
 
-void SearchProgress::begin(const std::string& problem) {
-  ++number_;
+void SearchProgress::begin(std::size_t number, const std::string& problem) {
+  number_ = number;
   problem_ = problem;
   best_.clear();
 }

@@ -29,13 +29,14 @@ class Progress {
   bool terminal_;
 };
 
-// The same of searches: what is asked now, and the best so far.
+// The same of searches: what is asked now, and the best so far. One of these for each device.
 class SearchProgress {
  public:
   explicit SearchProgress(std::size_t problems);
   ~SearchProgress();
 
-  void begin(const std::string& problem);  // "short_tail_state core cold"
+  // The problem's number, from 1 on, and its name: "short_tail_state core cold".
+  void begin(std::size_t number, const std::string& problem);
   void doing(const std::string& what) const;
   void finished(const std::string& what, const std::string& outcome) const;
   void best(const std::string& what) { best_ = what; }

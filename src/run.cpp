@@ -52,7 +52,7 @@ std::vector<Case> cases_of(const RunOptions& options, const Device& device) {
 
 // The id that a glob means, which must be one.
 std::string the_one(const std::string& glob, Target target) {
-  const std::vector<SelectedVariant> selected = select_variants({glob}, target);
+  const std::vector<SelectedVariant> selected = select_variants({glob}, target, "--a");
   if (selected.size() == 1) return variant_id(*selected[0].variant, *selected[0].instance);
   std::string ids;
   for (const SelectedVariant& s : selected)
@@ -72,7 +72,9 @@ Wanted wanted_variants(const RunOptions& options, const Device& device, const Js
   Wanted wanted;
   if (std::erase(globs, tuned_variant) > 0)
     wanted.tuned.emplace(options.wisdom, device, fingerprint, options.strict);
-  if (!wanted.tuned || !globs.empty()) wanted.selected = select_variants(globs, device.target);
+  const char* const option = options.against.variant.empty() ? "--variant" : "--b";
+  if (!wanted.tuned || !globs.empty())
+    wanted.selected = select_variants(globs, device.target, option);
   return wanted;
 }
 

@@ -385,11 +385,14 @@ std::vector<std::string> meant_by(const std::vector<std::string>& globs,
                                   const std::vector<std::string>& candidates) {
   if (globs.empty()) return candidates;
   std::vector<std::string> selected;
+  std::vector<std::string> known;
   std::set<std::string> unused(globs.begin(), globs.end());
   for (const std::string& id : candidates) {
+    const std::string name = id.substr(0, id.find(':'));
+    known.insert(known.end(), {name, id});
     bool wanted = false;
     for (const std::string& glob : globs)
-      if (glob == id.substr(0, id.find(':')) || matches_glob(glob, id)) {
+      if (glob == name || matches_glob(glob, id)) {
         wanted = true;
         unused.erase(glob);
       }
@@ -398,7 +401,7 @@ std::vector<std::string> meant_by(const std::vector<std::string>& globs,
   if (!unused.empty())
     throw UserError(fmt::format(
         "--variant {}: there is no such candidate{}; `gdnbench tune --dry-run` shows them",
-        *unused.begin(), did_you_mean(*unused.begin(), candidates)));
+        *unused.begin(), did_you_mean(*unused.begin(), known)));
   return selected;
 }
 

@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <future>
+#include <mutex>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
@@ -59,6 +62,7 @@ Json record_of(const TuneOptions& options, const std::vector<Case>& cases, const
   json["max_evals"] = options.max_evals ? Json(*options.max_evals) : Json();
   json["time_limit_s"] = options.time_limit_s ? Json(*options.time_limit_s) : Json();
   json["shard"] = {options.shard, options.shards};
+  json["devices"] = options.devices;
   return json;
 }
 
@@ -75,14 +79,16 @@ TuneOptions recalled(const TuneOptions& given, const Json& record) {
       options.time_limit_s = limit.get<double>();
     record.at("shard").at(0).get_to(options.shard);
     record.at("shard").at(1).get_to(options.shards);
+    record.at("devices").get_to(options.devices);
   } catch (const Json::exception& e) {
     throw UserError(
         fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
                     given.measured.resume, e.what()));
   }
-  if (options.shard < 1 || options.shard > options.shards)
-    throw UserError(fmt::format("--resume {}: its shard cannot have been asked for; start anew",
-                                given.measured.resume));
+  if (options.shard < 1 || options.shard > options.shards || options.devices.empty())
+    throw UserError(
+        fmt::format("--resume {}: its shard or devices cannot have been asked for; start anew",
+                    given.measured.resume));
   return options;
 }
 
@@ -162,7 +168,6 @@ class Watched : public Evaluator {
 
 TunedProblem search_in(const TuningProblem& problem, const Ids& candidates, Evaluator& evaluator,
                        const SearchPlan& plan, SearchProgress* progress = nullptr) {
-  if (progress != nullptr) progress->begin(title_of(problem));
   Watched watched(evaluator, progress);
   TunedProblem tuned = {.problem = problem,
                         .outcome = search(candidates, watched, plan),
@@ -271,6 +276,7 @@ int dry_run(const TuneOptions& options, const std::vector<TuningProblem>& proble
         static_cast<double>(evaluated) * setup_s + static_cast<double>(fully) * sampling.timeout_s +
         static_cast<double>(std::min(fully, most_finalists)) * plan_of(options, 0).pairs.timeout_s;
     double seconds = problem_s * static_cast<double>(problems.size());
+    seconds /= static_cast<double>(std::min(options.devices.size(), problems.size()));
     if (options.time_limit_s) seconds = std::min(seconds, *options.time_limit_s);
     text +=
         fmt::format("{:<10}  {} evaluations a problem, {} of them full; about {:.0f} s at most{}\n",
@@ -337,6 +343,89 @@ int replay(const TuneOptions& given) {
   return deliver_all(options, record.fingerprint, record.options, tuned, tables);
 }
 
+// One for each device. A winner is one of a kind of device.
+std::vector<std::unique_ptr<Bench>> benches_of(const TuneOptions& options) {
+  std::vector<std::unique_ptr<Bench>> benches;
+  for (const int device : options.devices) {
+    WorkerOptions worker = options.measured.worker;
+    worker.backend.device = device;
+    benches.push_back(std::make_unique<Bench>(worker));
+    const std::string& first = benches.front()->device().name;
+    if (const std::string& name = benches.back()->device().name; name != first)
+      throw UserError(fmt::format(
+          "--device {}: {} is {}, {} is {}; give devices of one kind, and tune the other by itself",
+          fmt::join(options.devices, ","), options.devices.front(), first, device, name));
+  }
+  return benches;
+}
+
+// What searches have found that run side by side: kept at once, shown in the order of the problems.
+class Findings {
+ public:
+  Findings(const TuneOptions& options, const Json& fingerprint, std::FILE* tables,
+           std::size_t problems)
+      : options_(options), fingerprint_(fingerprint), tables_(tables), found_(problems) {}
+
+  void add(std::size_t number, TunedProblem tuned, const SearchProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    keep(tuned, options_, fingerprint_);
+    found_[number] = std::move(tuned);
+    progress.clear();
+    for (; shown_ < found_.size() && found_[shown_]; ++shown_) show(*found_[shown_], tables_);
+  }
+
+  std::vector<TunedProblem> take() {
+    std::vector<TunedProblem> all;
+    for (std::optional<TunedProblem>& tuned : found_) all.push_back(std::move(*tuned));
+    return all;
+  }
+
+ private:
+  const TuneOptions& options_;
+  const Json& fingerprint_;
+  std::FILE* tables_;
+  std::mutex mutex_;
+  std::vector<std::optional<TunedProblem>> found_;
+  std::size_t shown_ = 0;
+};
+
+// Every bench takes the next problem that waits, until there is none, or one of them is in trouble:
+// then the others finish theirs, and the trouble is thrown on.
+void search_all(const TuneOptions& options, const std::vector<TuningProblem>& problems,
+                const Ids& candidates, const std::vector<std::unique_ptr<Bench>>& benches,
+                std::optional<RecordFile>& record, Findings& findings) {
+  std::atomic<std::size_t> next = 0;
+  const auto search_on = [&](Bench& bench) {
+    SearchProgress progress(problems.size());
+    double spent_s = 0;
+    for (std::size_t number = next++; number < problems.size(); number = next++) {
+      const TuningProblem& problem = problems[number];
+      const std::unique_ptr<Evaluator> live =
+          live_evaluator(bench, problem, options.measured.worker.sampling.timeout_s);
+      const std::unique_ptr<Evaluator> recording =
+          record ? recording_evaluator(*live, *record, to_json(problem)) : nullptr;
+      progress.begin(number + 1, title_of(problem));
+      TunedProblem tuned = search_in(problem, candidates, recording ? *recording : *live,
+                                     plan_of(options, spent_s), &progress);
+      if (record) record->finish(to_json(problem));
+      spent_s += tuned.outcome.spent_s;
+      findings.add(number, std::move(tuned), progress);
+    }
+  };
+  std::vector<std::future<void>> searches;
+  for (const std::unique_ptr<Bench>& bench : benches)
+    searches.push_back(std::async(std::launch::async, [&] {
+      try {
+        search_on(*bench);
+      } catch (...) {
+        next = problems.size();
+        throw;
+      }
+    }));
+  for (const std::future<void>& search : searches) search.wait();
+  for (std::future<void>& search : searches) search.get();
+}
+
 }  // namespace
 
 int tune(const TuneOptions& given) {
@@ -357,9 +446,9 @@ int tune(const TuneOptions& given) {
   if (options.dry_run)
     return dry_run(options, problems, candidates_for(target_of(options.measured.worker.backend)));
 
-  Bench bench(options.measured.worker);
-  const Ids candidates = candidates_for(bench.device().target);
-  const Json of_machine = fingerprint(bench.of_backend());
+  const std::vector<std::unique_ptr<Bench>> benches = benches_of(options);
+  const Ids candidates = candidates_for(benches[0]->device().target);
+  const Json of_machine = fingerprint(benches[0]->of_backend());
   require_wisdom_of(options, of_machine);
   const Json asked = record_of(options, cases, candidates);
   if (record)
@@ -372,23 +461,9 @@ int tune(const TuneOptions& given) {
 
   std::FILE* const tables = tables_of(options);
   if (record || tables == stderr) outlive_readers();
-  SearchProgress progress(problems.size());
-  std::vector<TunedProblem> tuned;
-  double spent_s = 0;
-  for (const TuningProblem& problem : problems) {
-    const std::unique_ptr<Evaluator> live =
-        live_evaluator(bench, problem, options.measured.worker.sampling.timeout_s);
-    const std::unique_ptr<Evaluator> recording =
-        record ? recording_evaluator(*live, *record, to_json(problem)) : nullptr;
-    tuned.push_back(search_in(problem, candidates, recording ? *recording : *live,
-                              plan_of(options, spent_s), &progress));
-    if (record) record->finish(to_json(problem));
-    spent_s += tuned.back().outcome.spent_s;
-    progress.clear();
-    show(tuned.back(), tables);
-    keep(tuned.back(), options, of_machine);
-  }
-  return deliver_all(options, of_machine, asked, tuned, tables);
+  Findings findings(options, of_machine, tables, problems.size());
+  search_all(options, problems, candidates, benches, record, findings);
+  return deliver_all(options, of_machine, asked, findings.take(), tables);
 }
 
 }  // namespace gdn

@@ -126,7 +126,7 @@ class Recording : public Evaluator {
  public:
   Recording(Evaluator& inner, RecordFile& file, Json problem)
       : inner_(inner), file_(file), problem_(std::move(problem)) {
-    RecordedProblem before = file.before().of(problem_);
+    RecordedProblem before = file.known_of(problem_);
     answers_ = std::move(before.answers);
     meetings_ = std::move(before.meetings);
   }
@@ -407,15 +407,23 @@ void RecordFile::go_on(const Json& fingerprint, const Json& options) {
   file_.cut(before_.whole_bytes);
 }
 
+RecordedProblem RecordFile::known_of(const Json& problem) const {
+  const std::lock_guard lock(*mutex_);
+  return before_.of(problem);
+}
+
 void RecordFile::append(const Json& problem, const Answer& answer) {
+  const std::lock_guard lock(*mutex_);
   file_.append(line_of(json_of(problem, answer)));
 }
 
 void RecordFile::append(const Json& problem, const Meeting& meeting) {
+  const std::lock_guard lock(*mutex_);
   file_.append(line_of(json_of(problem, meeting)));
 }
 
 void RecordFile::finish(const Json& problem) {
+  const std::lock_guard lock(*mutex_);
   RecordedProblem& known = problem_in(before_, problem);
   if (!known.finished) file_.append(line_of({{"finished", problem}}));
   known.finished = true;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -79,16 +80,18 @@ struct TuningRecord {
 // which an answer is missing or stands twice.
 TuningRecord read_record(const std::string& path);
 
-// A record while it is written, locked as a journal is.
+// A record while it is written, locked as a journal is. Searches of several threads may share it.
 class RecordFile {
  public:
   // Throws UserError where the file is there already: what it holds has cost time.
   static RecordFile create(const std::string& path, const nlohmann::json& fingerprint,
                            const nlohmann::json& options);
   static RecordFile reopen(const std::string& path);
-  const TuningRecord& before() const { return before_; }
+  const TuningRecord& before() const { return before_; }  // what a search was asked for
   // Throws UserError when it is the record of another build, device or search.
   void go_on(const nlohmann::json& fingerprint, const nlohmann::json& options);
+
+  RecordedProblem known_of(const nlohmann::json& problem) const;  // before this process
 
   // On disk when they return.
   void append(const nlohmann::json& problem, const Answer& answer);
@@ -100,6 +103,7 @@ class RecordFile {
 
   AppendedFile file_;
   TuningRecord before_;
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of both
 };
 
 // Answers call by call as the record has them, then asks `inner` and writes down what it says.

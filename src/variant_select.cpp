@@ -10,7 +10,8 @@
 
 namespace gdn {
 
-std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target) {
+std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target,
+                                             const char* option) {
   std::vector<SelectedVariant> selected;
   std::vector<std::string> known;
   std::set<std::string> unused(globs.begin(), globs.end());
@@ -38,7 +39,7 @@ std::vector<SelectedVariant> select_variants(const std::vector<std::string>& glo
              });
     });
     throw UserError(fmt::format(
-        "--variant {}: the {} backend has no such variant{}; `gdnbench list variants` shows them",
+        "{} {}: the {} backend has no such variant{}; `gdnbench list variants` shows them", option,
         glob, name_of(target),
         elsewhere ? ", the other one has (--backend)" : did_you_mean(glob, known)));
   }

@@ -1,4 +1,4 @@
-// Finds the instances of the ladder that --variant means.
+// Finds the instances of the ladder that --variant means, and --a and --b of `gdnbench ab`.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ struct SelectedVariant {
 
 // Each glob is the name of a variant (all its instances) or a glob over ids; none selects all of
 // the target. In ladder order. Throws UserError, with a suggestion, for a glob that selects
-// nothing.
-std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target);
+// nothing; `option` is where it was given.
+std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target,
+                                             const char* option = "--variant");
 
 // Why an instance cannot run on a device, whatever the problem; "" when it can.
 std::string obstacle(const Variant& variant, const Instance& instance, const Device& device);

@@ -151,27 +151,26 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
 }
 
 void Worker::greet() {
-  const json hello = [&] {
-    if (options_.program.empty()) return ask({{"options", to_json(options_)}}, options_.deadline_s);
-    try {
-      return ask({{"options", to_json(options_)}}, std::min(options_.deadline_s, 30.0));
-    } catch (const UserError&) {
-      throw;
-    } catch (const std::exception& e) {
+  const bool own = options_.program.empty();
+  const double patience_s = own ? options_.deadline_s : std::min(options_.deadline_s, 30.0);
+  try {
+    const json hello = ask({{"options", to_json(options_)}}, patience_s);
+    if (const int spoken = hello.value("protocol", 1); spoken != protocol)
       throw UserError(
-          fmt::format("{}: it does not answer as gdnbench does ({}); give another build's"
-                      " gdnbench",
-                      options_.program, e.what()));
-    }
-  }();
-  if (hello.value("protocol", 1) != protocol)
+          fmt::format("{}: that build speaks version {} of the workers' protocol, this one {}; "
+                      "build both from revisions that speak the same",
+                      options_.program, spoken, protocol));
+    device_ = device_from(hello.at("device"));
+    of_backend_ = hello.at("fingerprint");
+    build_ = hello.at("build");
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (own) throw;
     throw UserError(
-        fmt::format("{}: that build speaks version {} of the workers' protocol, this one {}; build "
-                    "both from revisions that speak the same",
-                    options_.program, hello.value("protocol", 1), protocol));
-  device_ = device_from(hello.at("device"));
-  of_backend_ = hello.at("fingerprint");
-  build_ = hello.at("build");
+        fmt::format("{}: it does not answer as gdnbench does ({}); give another build's gdnbench",
+                    options_.program, e.what()));
+  }
 }
 
 Worker::~Worker() { end(); }

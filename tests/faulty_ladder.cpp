@@ -1,13 +1,15 @@
-// A ladder of variants that are wrong in one way each, beside two that are right. Linked into
+// A ladder of variants that are wrong in one way each, beside some that are right. Linked into
 // gdnbench_faulty in the place of kernels/ladder.cpp.
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "kernels/cpu/cpu.hpp"
@@ -91,6 +93,30 @@ Variant knobs() {
   return variant;
 }
 
+// The right launch, and so many per cent of what it took are spent once more.
+Variant slowed() {
+  using Clock = std::chrono::steady_clock;
+  Variant variant = plain(cpu::chunked());
+  variant.name = "slowed";
+  const Instance right = variant.instances.front();
+  variant.instances.clear();
+  for (const int percent : {0, 10, 400}) {
+    Instance instance = right;
+    instance.knobs = {{"percent", std::to_string(percent)}};
+    instance.setup = [right, percent](const Problem& problem, const Tensors& tensors,
+                                      void* workspace) -> Launch {
+      return [launch = right.setup(problem, tensors, workspace), percent](Stream stream) {
+        const Clock::time_point start = Clock::now();
+        launch(stream);
+        const Clock::time_point until = Clock::now() + (Clock::now() - start) * percent / 100;
+        while (Clock::now() < until) continue;
+      };
+    };
+    variant.instances.push_back(instance);
+  }
+  return variant;
+}
+
 Variant picky() {
   Variant variant = plain(cpu::xform());
   variant.name = "picky";
@@ -141,6 +167,7 @@ std::vector<Variant> on_cpu() {
       faulty("hangs", [](const Problem&, const Tensors&, int) { hang(); }),
       faulty("alone", [](const Problem&, const Tensors&, int) { expect_alone(); }),
       knobs(),
+      slowed(),
       picky(),
       greedy(),
       plain(cpu::chunked()),

@@ -14,8 +14,10 @@ inline constexpr const char* tool = GDNBENCH_TOOL;
 inline constexpr const char* faulty_tool = GDNBENCH_FAULTY_TOOL;
 inline constexpr const char* on_terminal = GDNBENCH_ON_TERMINAL;
 
-// One configuration of a variant, and one of each variant of the CPU, the first: for --variant.
+// The first configuration of each variant of the CPU, and all three of them for --variant.
+inline constexpr const char* recurrent = "recurrent:threads=all";
 inline constexpr const char* chunked = "chunked:chunk=64:threads=all";
+inline constexpr const char* xform = "xform:chunk=64:threads=all";
 inline constexpr const char* each_first = "recurrent:threads=all,*:chunk=64:threads=all";
 
 // A quick run: 6 samples a row, however noisy, and however slow the build is that takes them.

@@ -2,17 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <random>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "src/result.hpp"
+#include "tests/kills.hpp"
 #include "tests/tool.hpp"
 
 namespace gdn {
@@ -22,10 +18,12 @@ using nlohmann::json;
 using test::chunked;
 using test::each_first;
 using test::Ended;
+using test::expect_20_kills_lose_nothing;
 using test::faulty_tool;
 using test::Folder;
 using test::has;
-using test::Process;
+using test::keys_of;
+using test::lines_of;
 using test::read_file;
 using test::run_arguments;
 using test::run_program;
@@ -216,16 +214,6 @@ TEST(Dump, HoldsOutputReferenceAndDifference) {
     EXPECT_TRUE(has(text, name)) << name;
 }
 
-// How often each row stands in a journal: once a round.
-std::map<std::string, std::size_t> lines_of(const std::string& path) {
-  std::map<std::string, std::size_t> lines;
-  std::istringstream journal(read_file(path));
-  for (std::string line; std::getline(journal, line);)
-    if (const json row = json::parse(line); row.contains("case"))
-      ++lines[row_key(row_from_json(row))];
-  return lines;
-}
-
 // "case variant" of the lines of progress, in their order, of each round.
 std::map<int, std::vector<std::string>> measured_in_rounds(const std::string& err) {
   std::map<int, std::vector<std::string>> rounds;
@@ -331,6 +319,9 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"alone", "passed", ""},
       {"knobs:threads=64:width=128", "passed", ""},
       {"knobs:threads=512:width=128", "passed", ""},
+      {"slowed:percent=0", "passed", ""},
+      {"slowed:percent=10", "passed", ""},
+      {"slowed:percent=400", "passed", ""},
       {"picky", "skipped", "likes no problem"},
       {"greedy", "failed", "out of memory"},
       {"chunked", "passed", ""},
@@ -375,88 +366,6 @@ TEST(Faults, IdsAreFilters) {
   EXPECT_EQ(rows("knobs:threads=64:width=128"), Ids{"knobs:threads=64:width=128"});
   EXPECT_EQ(rows("knobs"), (Ids{"knobs:threads=64:width=128", "knobs:threads=512:width=128"}));
   EXPECT_EQ(rows("knobs:threads=512*"), Ids{"knobs:threads=512:width=128"});
-}
-
-std::vector<std::string> keys_of(const std::string& path) {
-  std::vector<std::string> keys;
-  for (const Row& row : read_report(path).rows) keys.push_back(row_key(row));
-  return keys;
-}
-
-using Clock = std::chrono::steady_clock;
-
-// Runs the tool until it has ended or `moment` has come, and kills it then. The deadline is a
-// moment too, and a failure.
-Ended run_until(const std::function<bool()>& moment, Clock::time_point deadline,
-                const Folder& folder, const std::vector<std::string>& arguments) {
-  Process process(folder, tool, arguments);
-  while (!process.has_ended() && !moment()) {
-    if (Clock::now() >= deadline) {
-      ADD_FAILURE() << "no end in sight of " << testing::PrintToString(arguments) << ": "
-                    << read_file(folder / "stderr.txt");
-      break;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  process.kill_now();
-  return process.wait();
-}
-
-// kill -9 at 20 random moments of unfinished runs: the rows in the journal stay, and in the end
-// they are those of a run that nobody disturbed, each once in every round. A moment is when the
-// journal has changed, and up to 20 ms more. A run that gets finished before its moment is judged,
-// and another begun.
-void expect_20_kills_lose_nothing(const std::vector<std::string>& arguments, std::size_t rows,
-                                  std::size_t rounds = 1) {
-  constexpr int wanted_kills = 20;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
-  Folder whole;
-  const Ended undisturbed = run_until([] { return false; }, deadline, whole, arguments);
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-  const std::vector<std::string> expected = keys_of(whole / "r.json");
-  ASSERT_EQ(expected.size(), rows);
-  ASSERT_EQ(std::set<std::string>(expected.begin(), expected.end()).size(), rows);
-
-  std::mt19937 random(20);
-  std::optional<Folder> folder(std::in_place);
-  int kills = 0;
-  int runs = 1;
-  while (true) {
-    const std::string journal = *folder / "r.json.jsonl";
-    const std::string before = read_file(journal);
-    const std::string lines = before.substr(0, before.rfind('\n') + 1);  // without a torn one
-    const std::chrono::milliseconds pause(random() % 20);
-    if (lines.empty()) std::filesystem::remove(journal);  // as the tool says of a torn header
-    std::optional<Clock::time_point> changed;
-    const auto moment = [&] {
-      std::error_code absent;
-      const std::uintmax_t size = std::filesystem::file_size(journal, absent);
-      if (!changed && !absent && size != before.size()) changed = Clock::now();
-      return kills < wanted_kills && changed && Clock::now() >= *changed + pause;
-    };
-    const Ended ended = run_until(
-        moment, deadline, *folder,
-        lines.empty() ? arguments : std::vector<std::string>{"run", "--resume", "r.json.jsonl"});
-    if (testing::Test::HasFailure()) return;
-    const std::string after = read_file(journal);
-    ASSERT_TRUE(after.starts_with(lines)) << "after " << kills << " kills";
-    if (ended.exit_code == 128 + SIGKILL) {
-      if (!has(after, "{\"finished\"")) ++kills;
-      continue;
-    }
-    ASSERT_EQ(ended.exit_code, 0) << ended.err;
-    ASSERT_EQ(keys_of(*folder / "r.json"), expected);
-    ASSERT_EQ(keys_of(journal), expected);
-    for (const auto& [key, written] : lines_of(journal)) EXPECT_EQ(written, rounds) << key;
-    for (const Row& row : read_report(*folder / "r.json").rows)
-      EXPECT_EQ(row.round_medians_s.size(), rounds) << row_key(row);
-    if (kills == wanted_kills) break;
-    folder.emplace();
-    ++runs;
-  }
-  testing::Test::RecordProperty("kills", kills);
-  testing::Test::RecordProperty("runs", runs);
-  EXPECT_EQ(kills, wanted_kills);
 }
 
 // A fault seen elsewhere: one abort loses every result so far.

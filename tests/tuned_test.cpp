@@ -11,16 +11,19 @@ namespace gdn {
 namespace {
 
 using nlohmann::json;
+using test::chunked;
 using test::Ended;
 using test::faulty_tool;
 using test::Folder;
 using test::problem_of;
 using test::read_file;
+using test::recurrent;
 using test::run_arguments;
 using test::run_program;
 using test::run_shell;
 using test::tool;
 using test::write_text;
+using test::xform;
 
 const char* const my_case =
     "name: mine\nsequences: [65, 7]\nquery_heads: 1\nvalue_heads: 2\ninitial_state: false\n"
@@ -71,15 +74,15 @@ class Tuned : public testing::Test {
 };
 
 TEST_F(Tuned, IsTheWinnerAndTheRowSaysOfWhat) {
-  wisdom({won("xform"), won("chunked", Scope::forward)});
+  wisdom({won(xform), won(chunked, Scope::forward)});
   const Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "hot", "--scope",
                            "core,forward", "--strict", "--csv", "r.csv", "--markdown", "r.md"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_FALSE(test::has(ended.err, "warning")) << ended.err;
   ASSERT_EQ(rows().size(), 2U);
-  EXPECT_EQ(rows()[0]["variant"], "xform");
+  EXPECT_EQ(rows()[0]["variant"], xform);
   EXPECT_EQ(rows()[0]["status"], "passed");
-  EXPECT_EQ(rows()[1]["variant"], "chunked");
+  EXPECT_EQ(rows()[1]["variant"], chunked);
   EXPECT_EQ(rows()[0]["tuned"],
             (json{{"case", "mine"}, {"timing", "hot"}, {"distance", 0.0}, {"exact", true}}));
   for (const std::string& shown :
@@ -88,23 +91,23 @@ TEST_F(Tuned, IsTheWinnerAndTheRowSaysOfWhat) {
 }
 
 TEST_F(Tuned, OfAnotherProblemTheNearestIsTaken) {
-  WisdomEntry far = won("recurrent");
+  WisdomEntry far = won(recurrent);
   far.case_name = "far";
   far.problem = problem_of({8192}, 1, 2, false);
-  wisdom({won("xform"), far});
+  wisdom({won(xform), far});
   // 4 times the value heads for as many query heads: chains, work and group, 2 each; the same
   // gates.
   const Ended ended = run(
       {"--variant", "tuned", "--wisdom", "w.json", "--timing", "hot", "--set", "value_heads=8"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_EQ(rows()[0]["variant"], "xform");
+  EXPECT_EQ(rows()[0]["variant"], xform);
   EXPECT_EQ(rows()[0]["tuned"],
             (json{{"case", "mine"}, {"timing", "hot"}, {"distance", 6.0}, {"exact", false}}));
   EXPECT_HAS(ended.out, "¹ tuned: as for mine in hot timing, distance 6.0");
 }
 
 TEST_F(Tuned, MixesWithGlobsAndMarksTheRowThatIsThereAnyway) {
-  wisdom({won("xform")});
+  wisdom({won(xform)});
   const std::vector<std::string> more = {"--wisdom", "w.json", "--timing", "hot", "--variant"};
   const auto variants = [&](const std::string& globs) {
     std::vector<std::string> all = more;
@@ -116,22 +119,23 @@ TEST_F(Tuned, MixesWithGlobsAndMarksTheRowThatIsThereAnyway) {
       seen += row["variant"].get<std::string>() + (row["tuned"].is_null() ? " " : "* ");
     return seen;
   };
-  EXPECT_EQ(variants("tuned,chunked"), "chunked xform* ");
-  EXPECT_EQ(variants("xform,tuned,recurrent"), "recurrent xform* ");
-  EXPECT_EQ(variants("tuned"), "xform* ");
+  const std::string winner = std::string(xform) + "* ";
+  EXPECT_EQ(variants(std::string("tuned,") + chunked), std::string(chunked) + " " + winner);
+  EXPECT_EQ(variants(std::string(xform) + ",tuned," + recurrent),
+            std::string(recurrent) + " " + winner);
+  EXPECT_EQ(variants("tuned"), winner);
 }
 
 TEST_F(Tuned, WhatThisBuildLacksIsWarnedOfAndTheNextTiedTaken) {
   WisdomEntry entry = won("unheard_of:threads=7");
-  entry.tied = {{"baseline:stages=2", {}, 1.001, std::nullopt},
-                {"chunked", {}, 1.002, std::nullopt}};
+  entry.tied = {{"baseline:stages=2", {}, 1.001, std::nullopt}, {chunked, {}, 1.002, std::nullopt}};
   wisdom({entry});
   Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "hot"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_HAS(ended.err,
              "warning: w.json: this build has no unheard_of:threads=7 for the cpu backend");
   EXPECT_HAS(ended.err, "this build has no baseline:stages=2");
-  EXPECT_EQ(rows()[0]["variant"], "chunked");
+  EXPECT_EQ(rows()[0]["variant"], chunked);
 
   entry.tied.pop_back();
   wisdom({entry});
@@ -155,7 +159,7 @@ TEST_F(Tuned, AWinnerThatTheProblemDoesNotSuitIsSkippedWithTheReason) {
 }
 
 TEST_F(Tuned, StaleWisdomIsAWarningAndUnderStrictAnError) {
-  WisdomEntry entry = won("xform");
+  WisdomEntry entry = won(xform);
   entry.fingerprint["kernels"] = "of another day";
   entry.fingerprint["driver"] = "1.0";
   wisdom({entry});
@@ -173,7 +177,7 @@ TEST_F(Tuned, StaleWisdomIsAWarningAndUnderStrictAnError) {
 }
 
 TEST_F(Tuned, AnotherTimingOrScopeIsSaid) {
-  wisdom({won("xform")});
+  wisdom({won(xform)});
   Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "lab"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_HAS(ended.err, "nothing was tuned in the core scope in lab timing: winners in hot timing");
@@ -186,7 +190,7 @@ TEST_F(Tuned, AnotherTimingOrScopeIsSaid) {
 }
 
 TEST_F(Tuned, TheGatesOfOwnInputsAreNotKnown) {
-  wisdom({won("xform")});
+  wisdom({won(xform)});
   run_shell(folder_, "$T inputs --case mine.yaml --output i.safetensors");
   const Ended ended =
       run_program(folder_, tool,
@@ -198,7 +202,7 @@ TEST_F(Tuned, TheGatesOfOwnInputsAreNotKnown) {
 }
 
 TEST_F(Tuned, TheDevicesFileIsFoundInTheTuningFolder) {
-  wisdom({won("xform")});
+  wisdom({won(xform)});
   const std::string file =
       device_slug(fingerprint_here()["device"]["name"].get<std::string>()) + ".json";
   const std::string run =
@@ -211,7 +215,7 @@ TEST_F(Tuned, TheDevicesFileIsFoundInTheTuningFolder) {
                             "--output FILE` makes one");
   ended = run_shell(folder_, "mv w.json " + file + "; " + run);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_HAS(ended.out, "xform");
+  EXPECT_HAS(ended.out, xform);
   ended = run_shell(folder_, "GDNBENCH_TUNING=none " + run.substr(run.find("$T")));
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, "GDNBENCH_TUNING=none: no such folder");
@@ -224,16 +228,18 @@ TEST_F(Tuned, ItsOptionsAreForItAlone) {
     EXPECT_EQ(ended.exit_code, 4);
     EXPECT_HAS(ended.err, "--wisdom and --strict are for --variant tuned");
   }
-  wisdom({won("xform")});
+  wisdom({won(xform)});
   const Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--csv", "w.json"});
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, "would overwrite --wisdom");
 }
 
 TEST_F(Tuned, IsResumedAsItWasMeant) {
-  wisdom({won("xform")});
-  ASSERT_EQ(run({"--variant", "tuned,chunked", "--wisdom", "w.json", "--timing", "hot"}).exit_code,
-            0);
+  wisdom({won(xform)});
+  ASSERT_EQ(
+      run({"--variant", std::string("tuned,") + chunked, "--wisdom", "w.json", "--timing", "hot"})
+          .exit_code,
+      0);
   const std::string journal = read_file(folder_ / "r.json.jsonl");
   // As if killed after the first row.
   std::size_t end = 0;
@@ -245,10 +251,10 @@ TEST_F(Tuned, IsResumedAsItWasMeant) {
   Ended ended = resume();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   ASSERT_EQ(rows().size(), 2U);
-  EXPECT_EQ(rows()[1]["variant"], "xform");
+  EXPECT_EQ(rows()[1]["variant"], xform);
   EXPECT_EQ(rows()[1]["tuned"]["exact"], true);
 
-  wisdom({won("recurrent")});  // tuned anew in between
+  wisdom({won(recurrent)});  // tuned anew in between
   ended = resume();
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, "it belongs to another run: options: tuned: mine/");

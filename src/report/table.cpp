@@ -163,7 +163,7 @@ std::string with_revision(const std::string& id, const std::string& revision) {
 Line paired_line(const Row& row, Footnotes& footnotes) {
   Line line{{printable(row.variant)}, tone_of(row.status)};
   if (!row.against || !row.time_s) {
-    line.cells.resize(8, none);
+    line.cells.resize(9, none);
     line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
     return line;
   }
