@@ -41,6 +41,18 @@ void Bench::lay_out(const Case& c) {
   laid_out_ = c;
 }
 
+void Bench::lay_out_ahead(const Case& c) {
+  if (!too_large(c.problem, device_.memory_bytes).empty()) return;
+  try {
+    lay_out(c);
+  } catch (const WorkerDied&) {
+    start_anew();
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception&) {
+  }
+}
+
 // The row that `ask` gives, or `row` with what went wrong.
 template <class Ask>
 Row Bench::attempt(Row row, const Case& c, Ask ask) {

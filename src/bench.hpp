@@ -36,6 +36,8 @@ class Bench {
   const nlohmann::json& build() const { return build_; }
 
   void start_anew();  // with a fresh process
+  // Lays a case out before something is asked of it: what goes wrong shows then.
+  void lay_out_ahead(const Case& c);
 
   // These never throw for what an instance does: the row says it.
   Row measure(const Planned& planned);

@@ -250,6 +250,8 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
 void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
   CLI::App& tune = *app.add_subcommand("tune", "Find the fastest variant and knobs for each case");
   RunOptions& measured = options.measured;
+  // Those of one queue of launches are alike: 30 of a GPU would be three queues.
+  measured.worker.sampling.min_samples = 100;
   add_selection(tune, measured.cases, raw);
   add_variant_options(tune, measured, raw);
   add_path(tune, "--space", options.space,
