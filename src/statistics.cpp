@@ -42,13 +42,19 @@ std::size_t interval_rank(std::size_t n) {
   return k;
 }
 
+// log(n!). std::lgamma writes a sign that all threads share; searches run side by side.
+double log_factorial(double n) {
+  int sign = 0;
+  return lgamma_r(n + 1, &sign);
+}
+
 // P(Binomial(n, 1/2) < k).
 double probability_below(std::size_t n, std::size_t k) {
   const auto count = static_cast<double>(n);
   double sum = 0;
   for (std::size_t j = 0; j < k; ++j) {
     const auto i = static_cast<double>(j);
-    sum += std::exp(std::lgamma(count + 1) - std::lgamma(i + 1) - std::lgamma(count - i + 1) -
+    sum += std::exp(log_factorial(count) - log_factorial(i) - log_factorial(count - i) -
                     count * std::log(2.0));
   }
   return sum;
@@ -61,7 +67,7 @@ double binomial_upper_tail(std::size_t n, double p, std::size_t least) {
   const auto first = static_cast<double>(least);
   const double odds = p / (1 - p);
   double term =
-      std::exp(std::lgamma(count + 1) - std::lgamma(first + 1) - std::lgamma(count - first + 1) +
+      std::exp(log_factorial(count) - log_factorial(first) - log_factorial(count - first) +
                first * std::log(p) + (count - first) * std::log1p(-p));
   double sum = term;
   for (std::size_t j = least; j < n; ++j) {
@@ -97,7 +103,7 @@ std::vector<Outcome> bootstrapped_median(const std::vector<double>& sorted) {
   };
   // In logarithms, as A alone overflows.
   const double log_root =
-      std::lgamma(static_cast<double>(n) + 1) / 2 - std::lgamma(static_cast<double>(half) + 1);
+      log_factorial(static_cast<double>(n)) / 2 - log_factorial(static_cast<double>(half));
   const auto log_A = [&](std::size_t i) {
     return log_root +
            static_cast<double>(half) * std::log(static_cast<double>(i) / static_cast<double>(n));

@@ -355,12 +355,12 @@ TEST(Against, WhatIsNoOtherBuildIsRefused) {
        "that build speaks version 1 of the workers' protocol, this one 2"},
       {answers("new", R"({"id":1,"protocol":99})"),
        "that build speaks version 99 of the workers' protocol, this one 2"},
-      {script(folder, "silent", "exec sleep 100\n"), "no answer within 1 s"},
+      {script(folder, "silent", "exec sleep 100\n"), "no answer within 3 s"},
   };
   for (const auto& [program, message] : refusals) {
     const Ended ended = run_program(
         folder, tool,
-        no_time({"--a", chunked, "--b", chunked, "--deadline", "1", "--against", program}));
+        no_time({"--a", chunked, "--b", chunked, "--deadline", "3", "--against", program}));
     EXPECT_EQ(ended.exit_code, 4) << program << ": " << ended.err;
     EXPECT_HAS(ended.err, message);
     EXPECT_FALSE(has(ended.err, "unexpected")) << ended.err;
@@ -374,7 +374,7 @@ TEST(Against, NothingIsLeftRunning) {
   const std::string silent = script(folder, "silent", "echo $$ > pid\nexec sleep 100\n");
   const Ended ended = run_program(
       folder, tool,
-      no_time({"--a", chunked, "--b", chunked, "--deadline", "1", "--against", silent}));
+      no_time({"--a", chunked, "--b", chunked, "--deadline", "3", "--against", silent}));
   EXPECT_EQ(ended.exit_code, 4) << ended.err;
   pid_t pid = 0;
   std::ifstream(folder / "pid") >> pid;
