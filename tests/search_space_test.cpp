@@ -41,6 +41,10 @@ Instance split(const char* stages, const char* width) {
   return with({{"stages", stages}, {"value_width", width}});
 }
 
+Instance registers(const std::string& stages, const std::string& value_width) {
+  return with({{"form", "w"}, {"stages", stages}, {"value_width", value_width}});
+}
+
 // The knobs of the CUDA ladder, which a build without CUDA does not have.
 std::vector<Variant> cuda_ladder() {
   const std::vector<Instance> two_or_three = {with({{"stages", "2"}}), with({{"stages", "3"}})};
@@ -59,7 +63,10 @@ std::vector<Variant> cuda_ladder() {
             specialized("false", "2", "32"), specialized("false", "3", "32")}),
       rung("split_barrier", Target::cuda,
            {split("2", "128"), split("2", "64"), split("3", "64"), split("2", "32"),
-            split("3", "32")})};
+            split("3", "32")}),
+      rung("register_state", Target::cuda,
+           {registers("2", "128"), registers("3", "128"), registers("2", "64"),
+            registers("3", "64")})};
 }
 
 std::vector<std::string> ids_of(const std::vector<SelectedVariant>& selected) {
@@ -78,7 +85,7 @@ TEST(SearchSpace, OfTheProjectIsEveryInstanceThatCanBeHad) {
     for (const Instance& instance : variant.instances)
       if (variant.target == Target::cuda && instance.obstacle.empty())
         expected.push_back(variant_id(variant, instance));
-  EXPECT_EQ(expected.size(), 24U);
+  EXPECT_EQ(expected.size(), 28U);
   EXPECT_EQ(ids_of(*parse_space(yaml, "cuda.yaml", Target::cuda, ladder)), expected);
   EXPECT_FALSE(parse_space(yaml, "cuda.yaml", Target::cpu, ladder));
   for (const Target target : {Target::cpu, Target::cuda})
