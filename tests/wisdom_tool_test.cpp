@@ -37,7 +37,9 @@ TEST(WisdomShow, SaysWhatWonWhereAndHowSureThatIs) {
 
 TEST(WisdomShow, WhatWasTunedWithThisBuildHereHolds) {
   Folder folder;
-  run_shell(folder, "$RUN --timing hot --json here.json");
+  run_shell(folder,  // on the device that `wisdom show` speaks of
+            "$T run --case edge_lengths:tokens=65 --scope core --timing hot --timeout 0.01 "
+            "--json here.json");
   Wisdom wisdom = read_wisdom(example_path);
   wisdom.entries.resize(1);
   wisdom.entries[0].fingerprint = json::parse(read_file(folder / "here.json")).at("fingerprint");
