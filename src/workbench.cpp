@@ -49,12 +49,14 @@ bool timers_disagree(double events_s, double span_s, double offset_s) {
 
 // Why an instance cannot be measured here at all; "" when it can.
 std::string obstacle(const Variant& variant, const Instance& instance, Scope scope,
-                     const Device& device, const Problem& problem) {
+                     const Device& device, const Problem& problem, bool keys_normalised) {
   if (std::string why = obstacle(variant, instance, device); !why.empty()) return why;
   if (variant.accepts)
     if (std::string why = variant.accepts(problem); !why.empty()) return why;
   if (scope == Scope::core && !serves(variant, Scope::core))
     return "it does its own preparation: only the forward scope can be timed";
+  if (!instance.bound.empty() && !keys_normalised)
+    return "it " + instance.bound + ", which holds for keys of unit length: these are not";
   return "";
 }
 
@@ -220,6 +222,7 @@ Row blank_row(const Case& c, const Variant& variant, const Instance& instance, S
   row.case_name = c.name;
   row.variant = variant_id(variant, instance);
   row.knobs = instance.knobs;
+  row.bound = instance.bound;
   row.backend = name_of(target);
   row.scope = scope;
   row.timing = timing;
@@ -268,7 +271,7 @@ Row Workbench::measure(const MeasureRequest& request) {
   row.input_hash = input_hash_;
   if (!keys_normalised_) row.flags.emplace_back("keys_not_normalised");
   if (std::string why = obstacle(*request.variant, *request.instance, request.scope,
-                                 backend_.device(), case_.problem);
+                                 backend_.device(), case_.problem, keys_normalised_);
       !why.empty()) {
     give_up(row, Status::skipped, why);
     return row;
@@ -324,7 +327,6 @@ void Workbench::check_and_time(const MeasureRequest& request, Row& row) {
   // Right, and the same twice, before anything is timed.
   std::optional<Range> checking(std::in_place, phase::check);
   poison_results(forward);
-  workspace.poison(backend_);
   backend_.run(launch);
   const auto output = to_host<BFloat16>(backend_, output_);
   const auto state = to_host<float>(backend_, final_state_);

@@ -85,6 +85,13 @@ Variant greedy() {
   return variant;
 }
 
+Variant bounded() {
+  Variant variant = cpu::xform();
+  variant.name = "bounded";
+  variant.instances[0].bound = "drops at most a little";
+  return variant;
+}
+
 std::vector<Variant> on_cpu() {
   return {
       cpu::recurrent(),
@@ -122,6 +129,7 @@ std::vector<Variant> on_cpu() {
       knobs(),
       picky(),
       greedy(),
+      bounded(),
       cpu::chunked(),
   };
 }

@@ -26,31 +26,34 @@ std::string superscript(std::size_t number) {
   return text;
 }
 
-// The flags of a table, numbered as they come.
+// The flags and bounds of a table's rows, numbered as they come.
 class Footnotes {
  public:
-  std::string mark(const std::vector<std::string>& flags) {
+  std::string mark(const Row& row) {
     std::string marks;
-    for (const std::string& flag : flags) {
-      auto found = std::find(flags_.begin(), flags_.end(), flag);
-      if (found == flags_.end()) found = flags_.insert(flags_.end(), flag);
-      marks += " " + superscript(static_cast<std::size_t>(found - flags_.begin()) + 1);
+    for (const std::string& flag : row.flags) {
+      const std::string_view meaning = meaning_of_flag(flag);
+      marks += mark(fmt::format("{}{}{}", flag, meaning.empty() ? "" : ": ", meaning));
     }
+    if (!row.bound.empty()) marks += mark(row.bound);
     return marks;
   }
 
   std::vector<std::string> notes() const {
     std::vector<std::string> notes;
-    for (std::size_t i = 0; i < flags_.size(); ++i) {
-      const std::string_view meaning = meaning_of_flag(flags_[i]);
-      notes.push_back(fmt::format("{} {}{}{}", superscript(i + 1), printable(flags_[i]),
-                                  meaning.empty() ? "" : ": ", meaning));
-    }
+    for (std::size_t i = 0; i < notes_.size(); ++i)
+      notes.push_back(superscript(i + 1) + " " + printable(notes_[i]));
     return notes;
   }
 
  private:
-  std::vector<std::string> flags_;
+  std::string mark(const std::string& note) {
+    auto found = std::find(notes_.begin(), notes_.end(), note);
+    if (found == notes_.end()) found = notes_.insert(notes_.end(), note);
+    return " " + superscript(static_cast<std::size_t>(found - notes_.begin()) + 1);
+  }
+
+  std::vector<std::string> notes_;
 };
 
 std::string half_width(const TimeSummary& time) {
@@ -127,7 +130,7 @@ Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes)
     line.cells.resize(8, none);
   }
   line.cells.push_back(errors(row));
-  line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
+  line.cells.push_back(verdict(row) + footnotes.mark(row));
   return line;
 }
 
