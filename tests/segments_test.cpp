@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <barrier>
 #include <map>
+#include <numeric>
 #include <random>
+#include <thread>
 
 #include "tests/support.hpp"
 
@@ -146,6 +150,58 @@ TEST(WarmUp, IsEnoughAndNoLonger) {
     EXPECT_TRUE(start == first || sum > -12);
     if (start < first) sum += gates[start];
     EXPECT_TRUE(start == 0 || sum <= -12);
+  }
+}
+
+// Four threads that do at once what a warp's 32 do.
+struct Four {
+  static constexpr int size = 4;
+  struct Shared {
+    std::barrier<> meet{size};
+    float x[size];
+  };
+  Shared& shared;
+  int own;
+
+  int rank() const { return own; }
+  template <class See>
+  auto see(float x, See see) const {
+    shared.x[own] = x;
+    shared.meet.arrive_and_wait();
+    const auto seen = see(shared.x);
+    shared.meet.arrive_and_wait();
+    return seen;
+  }
+  float scan(float x) const {
+    return see(x, [&](const float* all) { return std::accumulate(all, all + own + 1, 0.F); });
+  }
+  int first_of(bool x) const {
+    return see(x ? 1.F : 0.F, [&](const float* all) {
+      return static_cast<int>(std::find(all, all + size, 1.F) - all);
+    });
+  }
+  float last_of(float x) const {
+    return see(x, [&](const float* all) { return all[size - 1]; });
+  }
+};
+
+TEST(WarmUp, IsTheSameForSeveralThreadsTogether) {
+  std::mt19937 random(32);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> gates(1 + random() % 30);
+    for (float& g : gates) g = -static_cast<float>(random() % 64) / 16;  // sums are exact
+    const int first = static_cast<int>(random() % (gates.size() + 1));
+    Four::Shared shared;
+    std::array<int, Four::size> starts{};
+    {
+      std::vector<std::jthread> threads;
+      for (int own = 0; own < Four::size; ++own)
+        threads.emplace_back([&, own] {
+          starts[own] = warm_up_start(first, -12, Four{shared, own},
+                                      [&](int chunk) { return gates.at(chunk); });
+        });
+    }
+    for (const int start : starts) ASSERT_EQ(start, start_of(gates, first, -12)) << "of " << first;
   }
 }
 

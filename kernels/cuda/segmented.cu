@@ -8,9 +8,9 @@
 // −12, 6e-6 of it, where rounding to bf16 takes 2e-3. Where the way back reaches the sequence's
 // beginning, nothing is missing: the start is the initial state.
 //
-// With gates that forget too little every segment goes all the way back. That is right, and slower
-// than rung 8 by what the last segment's inputs cost the others: gates are for the device to see,
-// and the cuts are made before.
+// With gates that forget too little every segment goes all the way back. That is right, and takes
+// as long as rung 8, on many multiprocessors instead of few: the cuts are made before the gates are
+// known. What would help there is an exact way in two passes, which is not here yet.
 //
 // The host cuts (segments.hpp), outside the timing, since it takes lengths alone. Each warp then
 // looks for the start by itself, 32 chunks at a time: g at the chunks' ends is loaded by a lane
@@ -26,8 +26,9 @@
 // Predicted, with 132 multiprocessors and −3.2 a chunk, so that 4 chunks are enough: wide_gva_state
 // has two segments of 66 chunks instead of one of 128, deep_gva_state four of 67 instead of one of
 // 256, long_low_gva sixteen of 36 instead of one of 512, chain_equal 31 of 8 instead of one of 128.
-// At 1.3 to 1.7 µs a chunk (register_state.cu): 86 to 112 µs, the same, 47 to 61, and 10 to 14; but
-// the inputs of wide_gva_state and deep_gva_state, warm-ups included, take 97 µs at 4.3 TB/s.
+// At 1.3 to 1.7 µs a chunk (register_state.cu): 86 to 112 µs, the same, 47 to 61, and 10 to 14. The
+// bytes of wide_gva_state and deep_gva_state take 97 µs at 4.3 TB/s without those of warm-ups, which
+// are 3 and 5 % of the inputs.
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/register_chain.cuh"
