@@ -27,8 +27,8 @@
 // has two segments of 66 chunks instead of one of 128, deep_gva_state four of 67 instead of one of
 // 256, long_low_gva sixteen of 36 instead of one of 512, chain_equal 31 of 8 instead of one of 128.
 // At 1.3 to 1.7 µs a chunk (register_state.cu): 86 to 112 µs, the same, 47 to 61, and 10 to 14. The
-// bytes of wide_gva_state and deep_gva_state take 97 µs at 4.3 TB/s without those of warm-ups, which
-// are 3 and 5 % of the inputs.
+// bytes of wide_gva_state and deep_gva_state take 97 µs at 4.3 TB/s without those of warm-ups,
+// which are 3 and 5 % of the inputs.
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/register_chain.cuh"
