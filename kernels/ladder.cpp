@@ -10,7 +10,7 @@ std::span<const Variant> ladder() {
       cpu::recurrent(),        cpu::chunked(),       cpu::xform(),
 #ifdef GDNBENCH_WITH_CUDA
       gpu::baseline(),         gpu::residual(),      gpu::fused(),          gpu::wide(),
-      gpu::warp_specialized(), gpu::split_barrier(), gpu::register_state(),
+      gpu::warp_specialized(), gpu::split_barrier(), gpu::register_state(), gpu::segmented(),
 #endif
   };
   return rungs;

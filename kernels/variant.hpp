@@ -114,6 +114,9 @@ struct Instance {
   // Why this configuration cannot be had on any device: it is listed and skipped with this reason,
   // and has no stages and no setup.
   std::string obstacle;
+  // What it leaves out on purpose, and how much that is at most; "" where it leaves out nothing.
+  // Such a bound holds for keys of unit length, and the tool goes by that.
+  std::string bound;
 };
 
 // A rung of the ladder.

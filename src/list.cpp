@@ -51,6 +51,7 @@ void list_variants(Backend& backend) {
                scopes_of(variant));
     for (const Instance& instance : variant.instances) {
       if (!instance.knobs.empty()) fmt::print("    {}\n", variant_id(variant, instance));
+      if (!instance.bound.empty()) fmt::print("        {}\n", instance.bound);
       if (variant.target != device.target) continue;
       const std::string why = obstacle(variant, instance, device);
       if (why.empty())

@@ -85,6 +85,7 @@ struct Row {
   std::string case_name;
   std::string variant;  // the id that --variant takes
   std::vector<Knob> knobs;
+  std::string bound;  // what the variant leaves out at most; "": nothing
   std::string backend;
   Scope scope = Scope::core;
   Timing timing = Timing::cold;

@@ -64,12 +64,14 @@ void try_to(Row& row, const std::function<void()>& work) {
 
 // Why an instance cannot be measured here at all; "" when it can.
 std::string obstacle(const Variant& variant, const Instance& instance, Scope scope,
-                     const Device& device, const Problem& problem) {
+                     const Device& device, const Problem& problem, bool keys_normalised) {
   if (std::string why = obstacle(variant, instance, device); !why.empty()) return why;
   if (variant.accepts)
     if (std::string why = variant.accepts(problem); !why.empty()) return why;
   if (scope == Scope::core && !serves(variant, Scope::core))
     return "it does its own preparation: only the forward scope can be timed";
+  if (!instance.bound.empty() && !keys_normalised)
+    return "it " + instance.bound + ", which holds for keys of unit length: these are not";
   return "";
 }
 
@@ -235,6 +237,7 @@ Row blank_row(const Case& c, const Variant& variant, const Instance& instance, S
   row.case_name = c.name;
   row.variant = variant_id(variant, instance);
   row.knobs = instance.knobs;
+  row.bound = instance.bound;
   row.backend = name_of(target);
   row.scope = scope;
   row.timing = timing;
@@ -283,7 +286,7 @@ Row Workbench::attempt(const MeasureRequest& request, const std::function<void(R
   row.input_hash = input_hash_;
   if (!keys_normalised_) row.flags.emplace_back("keys_not_normalised");
   if (std::string why = obstacle(*request.variant, *request.instance, request.scope,
-                                 backend_.device(), case_.problem);
+                                 backend_.device(), case_.problem, keys_normalised_);
       !why.empty()) {
     give_up(row, Status::skipped, why);
     return row;
@@ -344,7 +347,6 @@ Workbench::Checked Workbench::make_checked(const MeasureRequest& request, Row& r
 
   const Range range(phase::check);
   poison_results(checked.forward);
-  checked.workspace.poison(backend_);
   backend_.run(checked.launch);
   checked.hash = hash_results();
   const Finding& finding = finding_on_results(checked.hash);

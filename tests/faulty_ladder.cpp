@@ -131,6 +131,13 @@ Variant greedy() {
   return variant;
 }
 
+Variant bounded() {
+  Variant variant = plain(cpu::xform());
+  variant.name = "bounded";
+  variant.instances[0].bound = "drops at most a little";
+  return variant;
+}
+
 std::vector<Variant> on_cpu() {
   return {
       plain(cpu::recurrent()),
@@ -170,6 +177,7 @@ std::vector<Variant> on_cpu() {
       slowed(),
       picky(),
       greedy(),
+      bounded(),
       plain(cpu::chunked()),
   };
 }

@@ -205,6 +205,33 @@ TEST_P(Kernels, RandomShapes) {
   }
 }
 
+// Long enough for kernels that cut a sequence to do so, under gates that let them begin near and
+// far from the cut.
+TEST_P(Kernels, LongSequencesOfEveryGateProfile) {
+  for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,
+                            Gates::strong, Gates::reset, Gates::infinite}) {
+    HostCase c(problem_of({2100, 0, 700}, 1, 2, true), {.gates = gates, .seed = 3});
+    expect_right(c, "long, " + std::string(name_of(gates)), false);
+  }
+}
+
+// Gates that forget in some places only, from once a chunk to once in 48.
+TEST_P(Kernels, SequencesThatForgetNowAndThen) {
+  for (const int period : {1, 2, 5, 16, 33, 48}) {
+    HostCase c(problem_of({64 * 100 + 17}, 1, 1, true), {.gates = Gates::zero, .seed = 8});
+    for (int chunk = 0; chunk < 100; chunk += period) c.raw_g[64 * chunk + 31] = -13;
+    expect_right(c, "forgets every " + std::to_string(period) + " chunks", false);
+  }
+}
+
+TEST_P(Kernels, AThousandSequences) {
+  std::vector<int> lengths(1024);
+  for (int i = 0; i < 1024; ++i) lengths[i] = i * 37 % 100 - 8 < 0 ? 0 : i * 37 % 100 - 8;
+  lengths[500] = 1000;
+  HostCase c(problem_of(lengths, 1, 1, true), {.seed = 5});
+  expect_right(c, "a thousand sequences", false);
+}
+
 // A gate of -inf forgets everything: what came before must not matter at all.
 TEST_P(Kernels, AResetForgetsEverything) {
   HostCase a(problem_of({100}, 1, 1, true), {});

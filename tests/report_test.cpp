@@ -31,6 +31,7 @@ Row timed_row() {
   row.case_name = "short_tail_state";
   row.variant = "wide:stages=3:threads=512";
   row.knobs = {{"stages", "3"}, {"threads", "512"}};
+  row.bound = "drops at most e^-12 of the state";
   row.backend = "cuda";
   row.scope = Scope::forward;
   row.timing = Timing::lab;
@@ -164,6 +165,7 @@ TEST(Json, AReportReadsBackAsItWasWritten) {
   const Row& row = report.rows.at(0);
   EXPECT_EQ(row_key(row), "short_tail_state/wide:stages=3:threads=512/forward/lab");
   EXPECT_EQ(row.knobs, expected.knobs);
+  EXPECT_EQ(row.bound, expected.bound);
   EXPECT_EQ(row.samples_s, expected.samples_s);  // to the last bit
   EXPECT_EQ(row.time_s->median, expected.time_s->median);
   EXPECT_EQ(row.time_s->min, expected.time_s->min);

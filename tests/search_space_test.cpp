@@ -45,6 +45,14 @@ Instance registers(const std::string& stages, const std::string& value_width) {
   return with({{"form", "w"}, {"stages", stages}, {"value_width", value_width}});
 }
 
+Instance segments(const std::string& number, const std::string& stages,
+                  const std::string& value_width) {
+  return with({{"segments", number},
+               {"stages", stages},
+               {"threshold", "-12"},
+               {"value_width", value_width}});
+}
+
 // The knobs of the CUDA ladder, which a build without CUDA does not have.
 std::vector<Variant> cuda_ladder() {
   const std::vector<Instance> two_or_three = {with({{"stages", "2"}}), with({{"stages", "3"}})};
@@ -66,7 +74,12 @@ std::vector<Variant> cuda_ladder() {
             split("3", "32")}),
       rung("register_state", Target::cuda,
            {registers("2", "128"), registers("3", "128"), registers("2", "64"),
-            registers("3", "64")})};
+            registers("3", "64")}),
+      rung("segmented", Target::cuda,
+           {segments("auto", "2", "128"), segments("auto", "3", "128"), segments("auto", "2", "64"),
+            segments("auto", "3", "64"), segments("2", "2", "128"), segments("4", "2", "128"),
+            segments("8", "2", "128"), segments("16", "2", "128"), segments("2", "2", "64"),
+            segments("4", "2", "64"), segments("8", "2", "64"), segments("16", "2", "64")})};
 }
 
 std::vector<std::string> ids_of(const std::vector<SelectedVariant>& selected) {
@@ -85,7 +98,7 @@ TEST(SearchSpace, OfTheProjectIsEveryInstanceThatCanBeHad) {
     for (const Instance& instance : variant.instances)
       if (variant.target == Target::cuda && instance.obstacle.empty())
         expected.push_back(variant_id(variant, instance));
-  EXPECT_EQ(expected.size(), 28U);
+  EXPECT_EQ(expected.size(), 40U);
   EXPECT_EQ(ids_of(*parse_space(yaml, "cuda.yaml", Target::cuda, ladder)), expected);
   EXPECT_FALSE(parse_space(yaml, "cuda.yaml", Target::cpu, ladder));
   for (const Target target : {Target::cpu, Target::cuda})

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "src/result.hpp"
+#include "src/safetensors.hpp"
 #include "tests/kills.hpp"
 #include "tests/tool.hpp"
 
@@ -324,6 +326,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"slowed:percent=400", "passed", ""},
       {"picky", "skipped", "likes no problem"},
       {"greedy", "failed", "out of memory"},
+      {"bounded", "passed", ""},
       {"chunked", "passed", ""},
   };
   EXPECT_EQ(report["results"].size(), expected.size());
@@ -332,6 +335,51 @@ TEST(Faults, EachCostsItsOwnRow) {
     EXPECT_EQ(row["status"].get<std::string>(), status) << variant << ": " << row["reason"];
     EXPECT_HAS(row.value("reason", ""), reason);
     EXPECT_EQ(row["time_s"].is_null(), status != "passed") << variant;
+  }
+}
+
+TEST(Bounds, AreListedAndStandInEachRow) {
+  Folder folder;
+  EXPECT_HAS(run_program(folder, faulty_tool, {"list", "variants"}).out, "drops at most a little");
+  const Ended ended =
+      run_program(folder, faulty_tool,
+                  run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--variant",
+                                 "bounded,chunked", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "¹ drops at most a little");
+  const json report = json::parse(read_file(folder / "r.json"));
+  EXPECT_EQ(row_of(report, "bounded", "core")["bound"], "drops at most a little");
+  EXPECT_EQ(row_of(report, "chunked", "core")["bound"], "");
+}
+
+// Of keys of length 2, 1 − β‖k‖² goes down to −7: a bound that takes them to be of length 1 says
+// nothing.
+TEST(Bounds, DoNotHoldForKeysOfAnotherLength) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool,
+                        {"inputs", "--case", "edge_lengths:tokens=3", "--output", "in.safetensors"})
+                .exit_code,
+            0);
+  {
+    const SafeTensorsFile file(folder / "in.safetensors");
+    SafeTensors content = file.content();
+    std::vector<BFloat16> k(content.find("k")->data.size() / sizeof(BFloat16));
+    std::memcpy(k.data(), content.find("k")->data.data(), k.size() * sizeof(BFloat16));
+    for (BFloat16& x : k) x = to_bfloat16(2 * to_float(x));
+    for (SafeTensor& tensor : content.tensors)
+      if (tensor.name == "k") tensor.data = std::as_bytes(std::span(k));
+    write_safetensors(folder / "long.safetensors", content);
+  }
+  const Ended ended = run_program(folder, faulty_tool,
+                                  run_arguments({"--inputs", "long.safetensors", "--variant",
+                                                 "bounded,chunked", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json report = json::parse(read_file(folder / "r.json"));
+  for (const char* scope : {"core", "forward"}) {
+    EXPECT_EQ(row_of(report, "bounded", scope)["status"], "skipped");
+    EXPECT_HAS(row_of(report, "bounded", scope)["reason"].get<std::string>(),
+               "drops at most a little, which holds for keys of unit length");
+    EXPECT_EQ(row_of(report, "chunked", scope)["status"], "passed");
   }
 }
 

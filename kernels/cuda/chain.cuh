@@ -205,7 +205,7 @@ struct ChainOf {
   int first_value;
   Place at;  // of the first chunk, as long as the sequence
 
-  // Of the head's state in initial_state and final_state.
+  // Of the head's state in initial_state and final_state, for a chain of_block.
   static __device__ std::int64_t corner() {
     return blockIdx.x / slices * std::int64_t{head_dim * head_dim};
   }

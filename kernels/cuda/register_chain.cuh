@@ -113,6 +113,8 @@ struct RegisterChain {
     Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
     Tile<chunk_tokens, width> O;                 // 16,384 or 8,192  [token][value]
     RatioGates gates[gates_slots];               //  1,280 each
+    Chain chain;  // for State, which has no registers to keep these in
+    Segment segment;
     PhaseBarrier full[stages], scores_full[stages], free[stages];
     PhaseBarrier output_full, output_free;
   };
@@ -128,27 +130,18 @@ struct RegisterChain {
     TokenGates gates;
     gates.read(x, at);
     Turn<stages> turn;
-    for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
-      Input& input = shared.input[turn.stage];
-      PhaseBarrier& full = shared.full[turn.stage];
+    int round = 0;
+    const auto bring_gates = [&] {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
       gates.write(shared.gates[round % gates_slots]);
       gates.read(x, at.after(1));
-      if (!is_copied_by_engine(at)) {
-        load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(),
-                                             at.length);
-        load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(),
-                                             at.length);
-        load_plainly<load_threads, width>(input.V, x.v + at.value() + first_value,
-                                          at.value_stride(), at.length);
-        load_plainly<load_threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
-                                                 at.length);
-        sm80::commit_copies();
-        sm80::wait_copies<0>();
-        publish_to_async();
-        full.arrive();
-      } else if (threadIdx.x == 32 * engine_warp) {
+    };
+    for (; round < chunks && is_copied_by_engine(at); ++round, at = at.after(1), turn.next()) {
+      bring_gates();
+      Input& input = shared.input[turn.stage];
+      PhaseBarrier& full = shared.full[turn.stage];
+      if (threadIdx.x == 32 * engine_warp) {
         full.arrive_and_expect(input_bytes);
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
@@ -165,15 +158,31 @@ struct RegisterChain {
         full.arrive();
       }
     }
+    for (; round < chunks; ++round, at = at.after(1), turn.next()) {
+      bring_gates();
+      Input& input = shared.input[turn.stage];
+      load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
+      load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
+      load_plainly<load_threads, width>(input.V, x.v + at.value() + first_value, at.value_stride(),
+                                        at.length);
+      load_plainly<load_threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
+                                               at.length);
+      sm80::commit_copies();
+      sm80::wait_copies<0>();
+      publish_to_async();
+      shared.full[turn.stage].arrive();
+      if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
+    }
   }
 
+#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
+  static constexpr bool has_engine = false;
+#else
+  static constexpr bool has_engine = true;
+#endif
   // Not the short chunk: the copy engine knows no end of a sequence.
   static __device__ bool is_copied_by_engine(const Place& at) {
-#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
-    return false;
-#else
-    return at.length >= chunk_tokens;
-#endif
+    return has_engine && at.length >= chunk_tokens;
   }
 
   // ---- Store
@@ -413,15 +422,22 @@ struct RegisterChain {
     }
   };
 
-  static __device__ void state(const Arguments& arguments, Shared& shared, const Chain& chain,
-                               const Segment& segment) {
+  // Of the head's state in initial_state and final_state.
+  static __device__ std::int64_t corner(const Chain& chain) {
+    return (chain.sequence * chain.at.value_heads + chain.at.head) *
+           std::int64_t{head_dim * head_dim};
+  }
+
+  static __device__ void state(const Arguments& arguments, Shared& shared) {
     const Tensors& x = arguments.tensors;
+    const Chain& chain = shared.chain;
+    const Segment segment = shared.segment;
     const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * FirstState, 0};
     Group group = {shared, share.value()};
     if (x.initial_state && segment.first == 0) {
-      sm80::for_each_element(share, group.S, chain.first_value, [&](float& element, int place) {
-        element = x.initial_state[chain.corner() + place];
-      });
+      const float* from = x.initial_state + corner(chain);
+      sm80::for_each_element(share, group.S, chain.first_value,
+                             [&](float& element, int place) { element = from[place]; });
     }
     if (segment.first < segment.end) {
       shared.full[0].wait(0);
@@ -436,15 +452,17 @@ struct RegisterChain {
       }
     }
     if (segment.end * chunk_tokens >= chain.at.length) {
-      sm80::for_each_element(share, group.S, chain.first_value, [&](float element, int place) {
-        x.final_state[chain.corner() + place] = element;
-      });
+      float* to = x.final_state + corner(chain);
+      sm80::for_each_element(share, group.S, chain.first_value,
+                             [&](float element, int place) { to[place] = element; });
     }
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
                              const Segment& segment) {
     if (threadIdx.x == 0) {
+      shared.chain = chain;
+      shared.segment = segment;
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);
         shared.scores_full[stage].initialise(4);
@@ -477,7 +495,7 @@ struct RegisterChain {
         break;
       default:
         take_registers<state_registers>();
-        state(arguments, shared, chain, segment);
+        state(arguments, shared);
     }
   }
 };

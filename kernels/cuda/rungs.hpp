@@ -14,6 +14,7 @@ Variant wide();
 Variant warp_specialized();
 Variant split_barrier();
 Variant register_state();
+Variant segmented();
 
 // What rungs on mma.sync, ldmatrix and cp.async need.
 inline std::string needs_ampere(const Device& device) {

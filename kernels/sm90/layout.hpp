@@ -4,11 +4,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define GDNBENCH_HOST_DEVICE __host__ __device__
-#else
-#define GDNBENCH_HOST_DEVICE
-#endif
+#include "kernels/host_device.hpp"
 
 namespace gdn::sm90 {
 

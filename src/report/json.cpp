@@ -128,6 +128,7 @@ Row row_from(const Field& field) {
   row.scope = field["scope"].one_of(all_scopes);
   row.timing = field["timing"].one_of(all_timings);
   row.status = field["status"].one_of(statuses);
+  row.bound = text("bound");
   row.backend = text("backend");
   row.timer = text("timer");
   row.flush = text("flush");
@@ -257,6 +258,7 @@ Json to_json(const Row& row) {
   return {{"case", row.case_name},
           {"variant", row.variant},
           {"knobs", knobs},
+          {"bound", row.bound},
           {"backend", row.backend},
           {"scope", name_of(row.scope)},
           {"timing", name_of(row.timing)},
