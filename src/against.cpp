@@ -95,15 +95,21 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
   };
   Bench::Stand first = (other_ ? *other_ : own_).open(a);
   Bench::Stand like = first.stands() ? (like_ ? *like_ : own_).open(a) : Bench::Stand();
+  const Clock::time_point floor_start = Clock::now();
   const Pairs alike = take_pairs(first, like, of_itself, 0);
+  const double floor_s = seconds_since(floor_start);
   like.close();
+  if (other_ && first.row().reason.starts_with(no_such_instance)) {
+    give_up(comparison.row, Status::skipped, "the other build has no such instance");
+    return comparison;
+  }
   if (alike.a_s.empty() || like.row().status != Status::passed) {
     first.close();
     give_up_for_a(first.row().status != Status::passed ? first.row() : like.row());
     return comparison;
   }
   comparison.noise_floor = noise_floor_of(paired_ratio(alike, of_itself));
-  plan.timeout_s = std::max(plan.timeout_s - seconds_since(start), plan.timeout_s / 3);
+  plan.timeout_s -= floor_s;
 
   Bench::Stand second = own_.open(b);
   if (second.row().input_hash != first.row().input_hash && second.stands()) {
@@ -114,13 +120,41 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
     return comparison;
   }
   comparison.pairs = take_pairs(first, second, plan, comparison.noise_floor);
-  second.close();
   first.close();
+  second.close();  // the last of a bench: its row has what the machine did meanwhile
   comparison.row = second.row();
-  if (second.row().status == Status::passed && first.row().status != Status::passed)
-    give_up_for_a(first.row());
+  for (const std::string& flag : first.row().flags)
+    if (std::ranges::find(comparison.row.flags, flag) == comparison.row.flags.end())
+      comparison.row.flags.push_back(flag);
   comparison.seconds = seconds_since(start);
+  if (first.row().status == Status::incorrect || second.row().status == Status::incorrect)
+    comparison.row = culprit_of(a, b, first.row(), second.row());
+  else if (second.row().status == Status::passed && first.row().status != Status::passed)
+    give_up_for_a(first.row());
+  else if (second.row().status == Status::passed && comparison.pairs.a_s.empty())
+    give_up(comparison.row, Status::failed, "A and B do not fit on the device side by side");
   return comparison;
+}
+
+// Both lie on the same inputs, so that what one of them wrote where it must not is found by the
+// check of either. By itself it shows.
+Row PairedBench::culprit_of(const Planned& a, const Planned& b, const Row& row_of_a,
+                            const Row& row_of_b) {
+  const auto alone = [](Bench& bench, const Planned& planned) {
+    Bench::Stand stand = bench.open(planned);
+    stand.take();
+    stand.close();
+    return stand.row();
+  };
+  Row row = alone(own_, b);
+  if (row.status != Status::passed) return row;
+  const Row of_a = alone(other_ ? *other_ : own_, a);
+  const Row& found = row_of_b.status == Status::incorrect ? row_of_b : row_of_a;
+  const bool is_a = of_a.status != Status::passed;
+  give_up(row, is_a ? of_a.status : Status::incorrect,
+          fmt::format("A, {}{}: {}", row_of_a.variant, is_a ? "" : ", or B, beside each other",
+                      is_a ? of_a.reason : found.reason));
+  return row;
 }
 
 Row PairedBench::measure(const Planned& planned) {

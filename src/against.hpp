@@ -43,6 +43,7 @@ class PairedBench {
   };
   Comparison compare(const Planned& a, const Planned& b, std::uint64_t seed);
   Planned other_of(const Planned& planned) const;
+  Row culprit_of(const Planned& a, const Planned& b, const Row& row_of_a, const Row& row_of_b);
 
   AgainstOptions options_;
   Bench& own_;

@@ -77,8 +77,14 @@ void AppendedFile::cut(std::uintmax_t bytes) {
 }
 
 void AppendedFile::append(const std::string& line) {
-  write_all(file_.get(), line, path_);
-  sync_to_disk(file_.get(), path_);
+  const std::uintmax_t whole = size();
+  try {
+    write_all(file_.get(), line, path_);
+    sync_to_disk(file_.get(), path_);
+  } catch (...) {  // what the next line follows must be a whole one
+    [[maybe_unused]] const int result = ftruncate(file_.get(), static_cast<off_t>(whole));
+    throw;
+  }
 }
 
 std::string first_difference(const json& before, const json& now, const std::string& name) {

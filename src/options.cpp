@@ -193,7 +193,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
       std::string(
           "First A is paired with itself: the noise floor, below which nothing is claimed.\n"
           "faster, slower: the whole 95 % interval of B/A lies beyond half of --difference and\n"
-          "beyond the floor. same: it lies within half of --difference.\n"
+          "beyond the floor. same: it lies within half of --difference, and so does the floor.\n"
           "Examples:\n"
           "  gdnbench ab --case chain_equal --a fused:stages=3 --b split_barrier\n"
           "  gdnbench ab --case short_tail_state --a baseline:stages=3 --b baseline:stages=3 "
@@ -483,6 +483,11 @@ void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& optio
   options.strategy = strategy_named(raw.strategy);
   measured.worker.backend.device = options.devices.front();
   understand_shard(raw.shard, options);
+  for (const auto& [option, path] :
+       {std::pair{"--output", options.output}, std::pair{"--record", options.record}})
+    if (path == "-")
+      throw UserError(
+          fmt::format("{} -: it is added to as winners and answers come; give a file", option));
   if (!measured.resume.empty()) {
     refuse_beside("--resume", command, "goes on with what the search was asked for",
                   {"--json", "--t4", "--output"});

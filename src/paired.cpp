@@ -48,7 +48,8 @@ Verdict verdict_of(const PairedRatio& ratio, const PairPlan& plan, double noise_
   const double boundary = 1 + std::max(half_difference(plan), noise_floor);
   if (ratio.rank_p < claim_p && ratio.interval->first > boundary) return Verdict::slower;
   if (ratio.rank_p < claim_p && ratio.interval->second < 1 / boundary) return Verdict::faster;
-  return ratio.equivalence_p <= same_p ? Verdict::same : Verdict::inconclusive;
+  const bool could_tell = noise_floor <= half_difference(plan);
+  return could_tell && ratio.equivalence_p <= same_p ? Verdict::same : Verdict::inconclusive;
 }
 
 Pairs take_pairs(const TakePair& take, const PairPlan& plan, double noise_floor) {

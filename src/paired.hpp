@@ -37,7 +37,7 @@ PairedRatio paired_ratio(const Pairs& pairs, const PairPlan& plan);
 // Of B against A. faster, slower: the whole interval lies beyond half of the wanted difference and
 // beyond the noise floor, and the rank test says so too (1 %). So a difference as large as the
 // wanted one is found, and none of less than the floor is claimed. same: the equivalence test rules
-// out half of the wanted difference (2.5 % a side).
+// out half of the wanted difference (2.5 % a side), which the noise floor must not exceed.
 Verdict verdict_of(const PairedRatio& ratio, const PairPlan& plan, double noise_floor);
 
 // Takes one pair, A first or B first, and appends it.

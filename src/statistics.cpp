@@ -220,7 +220,7 @@ std::optional<Interval> interpolated_median_interval(std::vector<double> samples
 double signed_rank_p(const std::vector<double>& differences) {
   std::vector<double> nonzero;
   for (const double d : differences)
-    if (d != 0) nonzero.push_back(d);
+    if (d != 0 && std::isfinite(d)) nonzero.push_back(d);
   const std::size_t n = nonzero.size();
   if (n == 0) return 1;
   std::sort(nonzero.begin(), nonzero.end(),

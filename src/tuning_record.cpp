@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "src/error.hpp"
@@ -44,12 +46,19 @@ Json json_of(const Json& problem, const Meeting& meeting) {
           {"lost", lost}};
 }
 
+std::vector<double> times_in(const Field& field) {
+  std::vector<double> times = field.quantities();
+  if (std::ranges::any_of(times, [](double time) { return time <= 0; }))
+    field.refuse("times above 0 are wanted");
+  return times;
+}
+
 Answer answer_from(const Field& line) {
   return {.candidate = line["candidate"].text(),
           .status = line["status"].one_of(statuses),
           .reason = line["reason"].text(),
           .first = line["first"].count<std::size_t>(),
-          .samples_s = line["samples_s"].quantities(),
+          .samples_s = times_in(line["samples_s"]),
           .setup_s = line["setup_s"].quantity(),
           .sampling_s = line["sampling_s"].quantity()};
 }
@@ -57,7 +66,7 @@ Answer answer_from(const Field& line) {
 Meeting meeting_from(const Field& line) {
   Meeting meeting = {.a = line["a"].text(),
                      .b = line["b"].text(),
-                     .pairs = {line["a_s"].quantities(), line["b_s"].quantities()},
+                     .pairs = {times_in(line["a_s"]), times_in(line["b_s"])},
                      .seconds = line["seconds"].quantity(),
                      .lost = {}};
   if (meeting.pairs.a_s.size() != meeting.pairs.b_s.size())
@@ -314,14 +323,23 @@ Json to_json(const TuningProblem& problem) {
 }
 
 TuningProblem problem_from_json(const Json& json) {
-  const Field field(json);
+  const Field field(json, "problem");
   TuningProblem problem;
   problem.c.name = field["case"].text();
+  if (problem.c.name.empty()) field["case"].refuse("a name is wanted");
   Problem& shape = problem.c.problem;
-  for (const Field& length : field["lengths"].items())
-    shape.offsets.push_back(shape.offsets.back() + length.count<std::int32_t>());
+  std::int64_t tokens = 0;
+  for (const Field& length : field["lengths"].items()) {
+    tokens += length.count<std::int32_t>();
+    if (tokens > std::numeric_limits<std::int32_t>::max()) length.refuse("too many tokens in all");
+    shape.offsets.push_back(static_cast<std::int32_t>(tokens));
+  }
+  if (tokens == 0) field["lengths"].refuse("a token is wanted at least");
   shape.query_heads = field["query_heads"].count<int>();
   shape.value_heads = field["value_heads"].count<int>();
+  if (shape.query_heads < 1) field["query_heads"].refuse("a head is wanted at least");
+  if (shape.value_heads < 1 || shape.value_heads % shape.query_heads != 0)
+    field["value_heads"].refuse("a multiple of query_heads is wanted");
   shape.initial_state = field["initial_state"].truth();
   Recipe& recipe = problem.c.recipe;
   const auto gates = std::ranges::find(gates_names, field["gates"].text());

@@ -303,7 +303,7 @@ class Server {
           request.variant = &variant;
           request.instance = &instance;
         }
-    if (request.variant == nullptr) throw std::runtime_error("this build has no " + id);
+    if (request.variant == nullptr) throw std::runtime_error(no_such_instance + id);
     return request;
   }
 

@@ -30,6 +30,8 @@ struct WorkerDied : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+inline constexpr const char* no_such_instance = "this build has no ";  // and its id: a row's reason
+
 class Worker {
  public:
   // Starts the program as a worker and waits until it stands. Throws UserError for what the user

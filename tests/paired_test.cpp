@@ -131,6 +131,8 @@ TEST(Paired, NothingIsClaimedBelowTheNoiseFloor) {
   EXPECT_EQ(verdict_for(1.01, 1), Verdict::slower);
   EXPECT_EQ(verdict_for(1.01, 1, 0.02), Verdict::inconclusive);
   EXPECT_EQ(verdict_for(1.05, 1, 0.02), Verdict::slower);
+  EXPECT_EQ(verdict_for(1, 1), Verdict::same);
+  EXPECT_EQ(verdict_for(1, 1, 0.02), Verdict::inconclusive);  // it could not be told
   // What A against itself does not rule out is its own larger end.
   EXPECT_NEAR(noise_floor_of({.value = 1, .interval = Interval{0.97, 1.01}}), 0.03, 1e-12);
   EXPECT_NEAR(noise_floor_of({.value = 1.2, .interval = std::nullopt}), 0.2, 1e-12);

@@ -166,6 +166,27 @@ TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
   EXPECT_EQ(read_file(folder / "there.jsonl"), "{}\n");
 }
 
+// On what an H200 really answered, for 16 problems of 40 candidates each.
+TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
+  Folder folder;
+  const std::string record = GDNBENCH_SOURCE_DIR "/reports/h200/tune-record.jsonl";
+  for (const char* seed : {"1", "2", "3", "4", "5"}) {
+    const Ended ended = run_program(
+        folder, tool,
+        {"tune", "--replay", record, "--strategy", "racing", "--seed", seed, "--json", "o.json"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    const json problems = json::parse(read_file(folder / "o.json"))["problems"];
+    EXPECT_EQ(problems.size(), 16U);
+    for (const json& problem : problems) {
+      EXPECT_EQ(problem["candidates"], 40);
+      EXPECT_LE(problem["replay"]["regret"], 0.01) << problem["problem"] << problem["winner"];
+      EXPECT_LE(problem["spent_s"].get<double>(),
+                0.4 * problem["replay"]["exhaustive_s"].get<double>())
+          << problem["problem"];
+    }
+  }
+}
+
 // A candidate that hangs, dies or lies costs one evaluation, and the search goes on.
 TEST(Tune, FaultyCandidatesAreListedAndNeverWin) {
   Folder folder;

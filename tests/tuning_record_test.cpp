@@ -2,10 +2,15 @@
 #include "src/tuning_record.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cmath>
+#include <csignal>
 #include <functional>
 
+#include "src/appended_file.hpp"
 #include "src/error.hpp"
+#include "src/statistics.hpp"
 #include "tests/process.hpp"
 
 namespace gdn {
@@ -252,6 +257,43 @@ TEST(Replay, HandsOutWhatTheRecordHasAtItsCost) {
   const Pairs itself = replay->pair("a", "a", {}, 0);
   EXPECT_EQ(itself.a_s, (std::vector<double>{1, 3}));
   EXPECT_EQ(itself.b_s, (std::vector<double>{2, 4}));
+}
+
+TEST(TuningRecord, WhatCannotHaveBeenMeasuredIsRefused) {
+  const TuningProblem right = {{.name = "small", .problem = {.offsets = {0, 65}}}};
+  EXPECT_EQ(problem_from_json(to_json(right)).c.problem, right.c.problem);
+  for (const auto& [field, value] :
+       std::vector<std::pair<const char*, json>>{{"case", ""},
+                                                 {"lengths", json::array()},
+                                                 {"lengths", {0}},
+                                                 {"lengths", {2'000'000'000, 2'000'000'000}},
+                                                 {"query_heads", 0},
+                                                 {"query_heads", 3},
+                                                 {"value_heads", 0}}) {
+    json wrong = to_json(right);
+    wrong[field] = value;
+    EXPECT_THROW(problem_from_json(wrong), UserError) << field << value;
+  }
+  EXPECT_EQ(signed_rank_p({0.1, std::nan(""), 0.2}), signed_rank_p({0.1, 0.2}));
+}
+
+// Another writer of the same process may go on with the next line.
+TEST(AppendedFile, ALineThatDoesNotFitLeavesNoPartOfIt) {
+  Folder folder;
+  const std::string path = folder / "lines";
+  AppendedFile file(path, true, "--record");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 100;
+  setrlimit(RLIMIT_FSIZE, &small);
+  file.append("first\n");
+  EXPECT_THROW(file.append(std::string(1000, 'x') + "\n"), UserError);
+  file.append("next\n");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_file(path), "first\nnext\n");
 }
 
 }  // namespace

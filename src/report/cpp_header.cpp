@@ -62,7 +62,7 @@ inline double distance(const Shape& a, const Shape& b) {
   return apart(times(a.sequences, a.value_heads), times(b.sequences, b.value_heads)) +
          apart(chunks(a), chunks(b)) +
          apart(times(a.tokens, a.value_heads), times(b.tokens, b.value_heads)) +
-         apart(a.value_heads / a.query_heads, b.value_heads / b.query_heads) +
+         apart(times(1, a.value_heads) / a.query_heads, times(1, b.value_heads) / b.query_heads) +
          (a.initial_state != b.initial_state ? 0.25 : 0) + (other_gates ? 1 : 0);
 }
 
