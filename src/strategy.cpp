@@ -185,7 +185,7 @@ class Search {
     while (evaluated_ < ids_.size()) {
       Numbers choice = in_order();
       std::erase_if(choice, [&](std::size_t c) { return !are_neighbours(ids_[at], ids_[c]); });
-      const bool starts = evaluated_ == 0 || visits > choice.size();
+      const bool starts = evaluated_ == 0 || choice.empty() || visits > choice.size();
       if (starts) choice = unknown();
       const std::size_t next = any_of(choice);
       visits = known_[next].evaluated ? visits + 1 : 0;

@@ -334,6 +334,18 @@ TEST(Strategy, WhoFindsNoRoomForPairsIsPlacedByItsSamples) {
   }
 }
 
+// Every two differ in two knobs.
+TEST(Strategy, AnnealingStartsAgainWhereThereIsNoNeighbour) {
+  const std::map<std::string, Truth> truths = {{"a:stages=1:width=1", {.time_s = 3e-3}},
+                                               {"a:stages=2:width=2", {.time_s = 1e-3}},
+                                               {"a:stages=3:width=3", {.time_s = 2e-3}}};
+  Drawn evaluator(truths, 1);
+  const Outcome outcome =
+      search(ids_of(truths), evaluator, {.strategy = Strategy::annealing, .sampling = {}});
+  EXPECT_EQ(outcome.winner, "a:stages=2:width=2");
+  EXPECT_EQ(outcome.evaluated, 3U);
+}
+
 TEST(Strategy, NeighboursDifferInOneKnobOrInTheVariant) {
   EXPECT_TRUE(are_neighbours("a:stages=1:width=1", "a:stages=1:width=2"));
   EXPECT_FALSE(are_neighbours("a:stages=1:width=1", "a:stages=2:width=2"));
