@@ -159,8 +159,8 @@ class Search {
     Numbers alive = shuffled();
     for (std::size_t samples = first_samples;; samples *= 2) {
       for (const std::size_t c : alive)
-        if (!sample_more(c, samples)) return;
-      alive = ranked(alive);
+        if (!sample_more(c, samples) && ended_by_ == Limit::time) return;
+      alive = ranked(alive);  // without those that --max-evals leaves out
       const bool done = std::ranges::all_of(
           alive, [&](std::size_t c) { return known_[c].fully || known_[c].exhausted; });
       if (alive.size() <= most_finalists || done) break;

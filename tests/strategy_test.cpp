@@ -212,6 +212,7 @@ TEST(Strategy, KeepsItsLimits) {
     EXPECT_EQ(of_few.candidates, 24U);
     EXPECT_EQ(of_few.ended_by, Limit::evaluations);
     EXPECT_EQ(1 + of_few.tied.size() + of_few.slower.size(), 5U);
+    EXPECT_GT(of_few.fully, 0U) << name_of(strategy);
 
     Drawn brief(truths, 1);
     const Outcome of_brief =
