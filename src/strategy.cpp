@@ -159,8 +159,8 @@ class Search {
     Numbers alive = shuffled();
     for (std::size_t samples = first_samples;; samples *= 2) {
       for (const std::size_t c : alive)
-        if (!sample_more(c, samples)) return;
-      alive = ranked(alive);
+        if (!sample_more(c, samples) && ended_by_ == Limit::time) return;
+      alive = ranked(alive);  // without those that --max-evals leaves out
       const bool done = std::ranges::all_of(
           alive, [&](std::size_t c) { return known_[c].fully || known_[c].exhausted; });
       if (alive.size() <= most_finalists || done) break;
@@ -185,7 +185,7 @@ class Search {
     while (evaluated_ < ids_.size()) {
       Numbers choice = in_order();
       std::erase_if(choice, [&](std::size_t c) { return !are_neighbours(ids_[at], ids_[c]); });
-      const bool starts = evaluated_ == 0 || visits > choice.size();
+      const bool starts = evaluated_ == 0 || choice.empty() || visits > choice.size();
       if (starts) choice = unknown();
       const std::size_t next = any_of(choice);
       visits = known_[next].evaluated ? visits + 1 : 0;
@@ -210,47 +210,56 @@ class Search {
     return numbers[std::uniform_int_distribution<std::size_t>(0, numbers.size() - 1)(random_)];
   }
 
-  // The pairs of a finalist with the winner so far; none where one of the two fails, which is then
-  // known. Pairs of the evaluator are of the second against the first.
-  PairedRatio meet(std::size_t winner, std::size_t rival, double noise_floor, Verdict& verdict) {
-    const Pairs pairs = evaluator_.pair(ids_[winner], ids_[rival], plan_.pairs, noise_floor);
-    verdict = Verdict::inconclusive;
-    if (pairs.a_s.empty()) {
-      for (const std::size_t c : {winner, rival}) {
-        const Evaluation& evaluation = evaluator_.evaluate(ids_[c], 0);
-        if (evaluation.status != Status::passed) learn(c, evaluation);
-      }
-      return {};
-    }
-    const PairedRatio ratio = paired_ratio(pairs, plan_.pairs);
-    verdict = verdict_of(ratio, plan_.pairs, noise_floor);
-    return ratio;
-  }
-
-  double noise_floor(std::size_t c) {
-    const Pairs pairs = evaluator_.pair(ids_[c], ids_[c], plan_.pairs, 0);
-    return pairs.a_s.empty() ? 0 : noise_floor_of(paired_ratio(pairs, plan_.pairs));
-  }
-
   struct Met {
     std::size_t rival;
     PairedRatio ratio;
     Verdict verdict;
   };
 
+  // Of the second against the first. None where one of the two fails, which is then known, or where
+  // there is no room for both side by side.
+  Pairs pairs_of(std::size_t a, std::size_t b, double noise_floor) {
+    Pairs pairs = evaluator_.pair(ids_[a], ids_[b], plan_.pairs, noise_floor);
+    if (!pairs.a_s.empty()) return pairs;
+    for (const std::size_t c : {a, b}) {
+      const Evaluation& evaluation = evaluator_.evaluate(ids_[c], 0);
+      if (evaluation.status != Status::passed) learn(c, evaluation);
+    }
+    return pairs;
+  }
+
+  // A finalist and the winner so far.
+  std::optional<Met> meet(std::size_t winner, std::size_t rival, double noise_floor) {
+    const Pairs pairs = pairs_of(winner, rival, noise_floor);
+    if (pairs.a_s.empty()) return std::nullopt;
+    const PairedRatio ratio = paired_ratio(pairs, plan_.pairs);
+    return Met{rival, ratio, verdict_of(ratio, plan_.pairs, noise_floor)};
+  }
+
+  // Of the first finalist that does not fail beside itself; those before it are dropped.
+  std::optional<double> noise_floor(Numbers& finalists) {
+    while (finalists.size() > 1 && !out_of_time()) {
+      const Pairs pairs = pairs_of(finalists[0], finalists[0], 0);
+      if (!pairs.a_s.empty()) return noise_floor_of(paired_ratio(pairs, plan_.pairs));
+      if (known_[finalists[0]].in_the_race()) return std::nullopt;
+      finalists = still_in(finalists);
+    }
+    return std::nullopt;
+  }
+
   // The meetings of the winner, who is the first of `finalists` afterwards. A former winner does
-  // not win again: whatever it shows then is noise.
+  // not win again: whatever it shows then is noise. Nobody meets where the noise is not known.
   std::vector<Met> shoot_out(Numbers& finalists) {
     std::vector<Met> met;
-    if (finalists.size() < 2 || out_of_time()) return met;
-    const double floor = noise_floor(finalists[0]);
+    const std::optional<double> floor = noise_floor(finalists);
+    if (!floor) return met;
     std::set<std::size_t> former;
     for (std::size_t next = 1; next < finalists.size() && !out_of_time();) {
       const std::size_t winner = finalists[0], rival = finalists[next];
-      Verdict verdict;
-      const PairedRatio ratio = meet(winner, rival, floor, verdict);
+      const std::optional<Met> meeting = meet(winner, rival, *floor);
       const bool falls = !known_[winner].in_the_race();
-      const bool is_beaten = verdict == Verdict::faster && !former.contains(rival);
+      const bool is_beaten =
+          meeting && meeting->verdict == Verdict::faster && !former.contains(rival);
       if (falls || is_beaten) {
         former.insert(winner);
         const auto at = finalists.begin() + static_cast<std::ptrdiff_t>(next);
@@ -259,7 +268,7 @@ class Search {
         met.clear();
         next = 1;
       } else {
-        if (known_[rival].in_the_race()) met.push_back({rival, ratio, verdict});
+        if (meeting) met.push_back(*meeting);
         ++next;
       }
     }

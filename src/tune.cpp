@@ -278,10 +278,9 @@ int dry_run(const TuneOptions& options, const std::vector<TuningProblem>& proble
     double seconds = problem_s * static_cast<double>(problems.size());
     seconds /= static_cast<double>(std::min(options.devices.size(), problems.size()));
     if (options.time_limit_s) seconds = std::min(seconds, *options.time_limit_s);
-    text +=
-        fmt::format("{:<10}  {} evaluations a problem, {} of them full; about {:.0f} s at most{}\n",
-                    name_of(strategy), evaluated, fully, seconds,
-                    strategy == options.strategy ? "  (chosen)" : "");
+    text += fmt::format("{:<10}  {} evaluations a problem, {} of them full; about {:.0f} s{}\n",
+                        name_of(strategy), evaluated, fully, seconds,
+                        strategy == options.strategy ? "  (chosen)" : "");
   }
   print(stdout, text);
   return static_cast<int>(Exit::fine);

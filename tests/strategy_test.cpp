@@ -19,7 +19,9 @@ struct Truth {
   double noise = 0.01;  // standard deviation of a sample, relative
   double bias = 0;      // of the samples alone, relative: what pairs do not show
   Status status = Status::passed;
-  bool dies_in_pairs = false;
+  bool dies_in_pairs = false;  // with another
+  bool dies_beside_itself = false;
+  bool fills_the_device = false;  // no room for another beside it
 };
 
 // Answers by the truth and a generator of its own for each candidate, so that what a candidate
@@ -54,11 +56,12 @@ class Drawn : public Evaluator {
              double noise_floor) override {
     met.insert({a, b});
     for (const std::string& id : {a, b})
-      if (truths_.at(id).dies_in_pairs && a != b) {
+      if (a == b ? truths_.at(id).dies_beside_itself : truths_.at(id).dies_in_pairs) {
         known_[id].status = Status::failed;
         known_[id].reason = "died";
         return {};
       }
+    if (truths_.at(a).fills_the_device || truths_.at(b).fills_the_device) return {};
     Pairs pairs;
     while (static_cast<double>(pairs.a_s.size()) * 2 * sample_cost_s < plan.timeout_s) {
       const double drift = std::normal_distribution<double>(1, 0.05)(drift_);  // hits both alike
@@ -209,6 +212,7 @@ TEST(Strategy, KeepsItsLimits) {
     EXPECT_EQ(of_few.candidates, 24U);
     EXPECT_EQ(of_few.ended_by, Limit::evaluations);
     EXPECT_EQ(1 + of_few.tied.size() + of_few.slower.size(), 5U);
+    EXPECT_GT(of_few.fully, 0U) << name_of(strategy);
 
     Drawn brief(truths, 1);
     const Outcome of_brief =
@@ -285,6 +289,62 @@ TEST(Strategy, AWinnerThatDiesInTheShootOutIsOut) {
   ASSERT_EQ(outcome.out.size(), 1U);
   EXPECT_EQ(outcome.out[0].candidate, "a");
   EXPECT_EQ(outcome.out[0].reason, "died");
+}
+
+// The fastest by its samples, which are told apart from nobody's: it is the first to be paired with
+// itself.
+TEST(Strategy, AWinnerThatDiesBesideItselfIsOutAndTheNextShowsTheNoise) {
+  const std::map<std::string, Truth> truths = {
+      {"a", {.time_s = 0.99e-3, .noise = 0.03, .dies_beside_itself = true}},
+      {"b", {.time_s = 1.002e-3, .noise = 0.03}},
+      {"c", {.time_s = 1.001e-3, .noise = 0.03}}};
+  Drawn evaluator(truths, 2);
+  const Outcome outcome =
+      search(ids_of(truths), evaluator,
+             {.strategy = Strategy::exhaustive, .sampling = {.timeout_s = 0.3}});
+  EXPECT_TRUE(outcome.winner == "b" || outcome.winner == "c") << outcome.winner;
+  ASSERT_EQ(outcome.out.size(), 1U);
+  EXPECT_EQ(outcome.out[0].candidate, "a");
+  EXPECT_EQ(outcome.out[0].reason, "died");
+  ASSERT_TRUE(evaluator.met.contains({"a", "a"}));
+  EXPECT_TRUE(evaluator.met.contains({"b", "b"}) || evaluator.met.contains({"c", "c"}));
+  EXPECT_FALSE(evaluator.met.contains({"a", "b"}) || evaluator.met.contains({"a", "c"}));
+  ASSERT_EQ(outcome.tied.size(), 1U);
+  EXPECT_TRUE(outcome.tied[0].paired);
+}
+
+// Samples decide where pairs cannot be had: of a rival, or of the winner with itself.
+TEST(Strategy, WhoFindsNoRoomForPairsIsPlacedByItsSamples) {
+  for (const char* large : {"a", "b"}) {
+    std::map<std::string, Truth> truths = {{"a", {.time_s = 1.00e-3, .noise = 0.03}},
+                                           {"b", {.time_s = 1.02e-3, .noise = 0.03}}};
+    truths[large].fills_the_device = true;
+    Drawn evaluator(truths, 1);
+    const Outcome outcome =
+        search(ids_of(truths), evaluator,
+               {.strategy = Strategy::exhaustive, .sampling = {.timeout_s = 0.3}});
+    EXPECT_EQ(outcome.winner, "a");
+    EXPECT_EQ(evaluator.met.contains({"a", "b"}), std::string(large) == "b");
+    std::vector<Rival> rivals = outcome.tied;
+    rivals.insert(rivals.end(), outcome.slower.begin(), outcome.slower.end());
+    ASSERT_EQ(rivals.size(), 1U);
+    EXPECT_FALSE(rivals[0].paired);
+    EXPECT_NEAR(rivals[0].ratio, 1.02, 0.02);
+    EXPECT_TRUE(rivals[0].interval);
+    EXPECT_TRUE(outcome.out.empty());
+  }
+}
+
+// Every two differ in two knobs.
+TEST(Strategy, AnnealingStartsAgainWhereThereIsNoNeighbour) {
+  const std::map<std::string, Truth> truths = {{"a:stages=1:width=1", {.time_s = 3e-3}},
+                                               {"a:stages=2:width=2", {.time_s = 1e-3}},
+                                               {"a:stages=3:width=3", {.time_s = 2e-3}}};
+  Drawn evaluator(truths, 1);
+  const Outcome outcome =
+      search(ids_of(truths), evaluator, {.strategy = Strategy::annealing, .sampling = {}});
+  EXPECT_EQ(outcome.winner, "a:stages=2:width=2");
+  EXPECT_EQ(outcome.evaluated, 3U);
 }
 
 TEST(Strategy, NeighboursDifferInOneKnobOrInTheVariant) {
