@@ -200,8 +200,10 @@ std::string next_step(const TuneOptions& options, const std::vector<TunedProblem
   if (won == tuned.end())
     return "no candidate passed: `gdnbench run --dump DIR` shows what is wrong";
   if (!options.output.empty())
-    return fmt::format("next: gdnbench run --case {} --variant tuned",
-                       shell_quoted(won->problem.c.name));
+    return fmt::format(
+        "next: gdnbench run --case {} --variant tuned --wisdom {} --scope {} --timing {}",
+        shell_quoted(won->problem.c.name), shell_quoted(options.output),
+        name_of(won->problem.scope), name_of(won->problem.timing));
   return fmt::format("next: gdnbench run --case {} --variant {} --scope {} --timing {}",
                      shell_quoted(won->problem.c.name), shell_quoted(won->outcome.winner),
                      name_of(won->problem.scope), name_of(won->problem.timing));

@@ -99,6 +99,24 @@ TEST(Tune, DoesTheWholeJob) {
   }
 }
 
+// Where the winners went into a file, the line that comes next finds them there.
+TEST(Tune, TheNextStepThatItPrintsRuns) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool,
+      tune_arguments({"--case", "edge_lengths:tokens=3", "--scope", "core", "--timing", "hot",
+                      "--variant", test::each_first, "--output", "my wisdom.json"}));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string mark = "next: gdnbench ";
+  const std::size_t at = ended.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << ended.out;
+  std::string line = ended.out.substr(at + mark.size());
+  line.resize(line.find('\n'));
+  const Ended next = test::run_shell(folder, "$T " + line + " --backend cpu --timeout 0.01");
+  EXPECT_EQ(next.exit_code, 0) << line << next.err;
+  EXPECT_HAS(next.out, "tuned: for this very problem");
+}
+
 TEST(Tune, HelpAndDryRunTeach) {
   Folder folder;
   EXPECT_HAS(run_program(folder, tool, {"--help"}).out, "gdnbench tune --case short_tail_state");
