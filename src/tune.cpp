@@ -233,8 +233,14 @@ void require_wisdom_of(const TuneOptions& options, const Json& fingerprint) {
 // At once, so that a kill costs the search that is under way and no more.
 void keep(const TunedProblem& tuned, const TuneOptions& options, const Json& fingerprint) {
   if (options.output.empty()) return;
-  if (const std::optional<WisdomEntry> entry = wisdom_of(tuned, fingerprint))
-    add_to_wisdom_file(options.output, {*entry});
+  const std::optional<WisdomEntry> entry = wisdom_of(tuned, fingerprint);
+  if (!entry) return;
+  for (const WisdomEntry& wider : add_to_wisdom_file(options.output, {*entry}))
+    print(stderr,
+          fmt::format("gdnbench: warning: {}: the entry of {} {} {} stays: its search evaluated {} "
+                      "candidates, this one {}; give another --output to keep this one\n",
+                      options.output, wider.case_name, name_of(wider.scope), name_of(wider.timing),
+                      wider.search.evaluated, entry->search.evaluated));
 }
 
 int deliver_all(const TuneOptions& options, const Json& fingerprint, const Json& record,
@@ -370,9 +376,9 @@ class Findings {
 
   void add(std::size_t number, TunedProblem tuned, const SearchProgress& progress) {
     const std::lock_guard lock(mutex_);
+    progress.clear();
     keep(tuned, options_, fingerprint_);
     found_[number] = std::move(tuned);
-    progress.clear();
     for (; shown_ < found_.size() && found_[shown_]; ++shown_) show(*found_[shown_], tables_);
   }
 

@@ -30,6 +30,10 @@ constexpr std::array facts_of_wisdom = {
     Fact{"/driver", "driver"},      Fact{"/cuda", "CUDA version"},
     Fact{"/mig", "MIG mode"},       Fact{"/device/ecc", "ECC mode"}};
 
+// With these being the same, a winner stays one.
+constexpr std::array facts_of_winners = {Fact{"/kernels", "hash of the kernels' sources"},
+                                         Fact{"/driver", "driver"}};
+
 using Pair = std::optional<std::pair<double, double>>;
 
 Json pair_or_null(const Pair& ends) {
@@ -194,6 +198,13 @@ Wisdom wisdom_from(const Field& whole) {
   return wisdom;
 }
 
+// Whether what was found out about the same problem still holds, and says more.
+bool is_wider(const WisdomEntry& there, const WisdomEntry& entry) {
+  return there.search.evaluated > entry.search.evaluated &&
+         problem_key(there) == problem_key(entry) &&
+         differing(facts_of_winners, there.fingerprint, "", entry.fingerprint, "").empty();
+}
+
 double apart(double a, double b) { return std::abs(std::log2(a / b)); }
 
 double chains(const Problem& problem) {
@@ -296,17 +307,27 @@ void add(Wisdom& wisdom, WisdomEntry entry) {
   wisdom.entries.insert(place, std::move(entry));
 }
 
-void add_to_wisdom_file(const std::string& path, const std::vector<WisdomEntry>& entries) {
-  if (entries.empty()) return;
+std::vector<WisdomEntry> add_to_wisdom_file(const std::string& path,
+                                            const std::vector<WisdomEntry>& entries) {
+  std::vector<WisdomEntry> stayed;
+  if (entries.empty()) return stayed;
   Wisdom wisdom;
   if (std::filesystem::exists(path))
     wisdom = read_wisdom(path);
   else
     wisdom.device = device_of(Field(entries.front().fingerprint, "fingerprint"));
   naming(path, [&] {
-    for (const WisdomEntry& entry : entries) add(wisdom, entry);
+    for (const WisdomEntry& entry : entries) {
+      const auto wider = std::ranges::find_if(
+          wisdom.entries, [&](const WisdomEntry& there) { return is_wider(there, entry); });
+      if (wider == wisdom.entries.end())
+        add(wisdom, entry);
+      else
+        stayed.push_back(*wider);
+    }
   });
   write_file(path, json(wisdom));
+  return stayed;
 }
 
 double distance(const Problem& a, std::optional<Gates> a_gates, const Problem& b,

@@ -91,8 +91,11 @@ std::string problem_key(const WisdomEntry& entry);
 // and timing. Throws UserError for an entry of another device.
 void add(Wisdom& wisdom, WisdomEntry entry);
 
-// The same with a file, which is made where there is none and replaced whole or not at all.
-void add_to_wisdom_file(const std::string& path, const std::vector<WisdomEntry>& entries);
+// The same with a file, which is made where there is none and replaced whole or not at all. An
+// entry of the same problem stays where its search evaluated more candidates, of the same kernels'
+// sources under the same driver: returns those that stayed.
+std::vector<WisdomEntry> add_to_wisdom_file(const std::string& path,
+                                            const std::vector<WisdomEntry>& entries);
 
 // How far apart two problems are, for the choice of a kernel:
 //   |log2| of the ratios of  independent chains (non-empty sequences × value heads),

@@ -117,6 +117,26 @@ TEST(Tune, TheNextStepThatItPrintsRuns) {
   EXPECT_HAS(next.out, "tuned: for this very problem");
 }
 
+TEST(Tune, ANarrowerSearchLeavesTheWiderOnesWinner) {
+  Folder folder;
+  const auto tune = [&](const Words& more) {
+    Words words = small({"--output", "w.json"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended ended = run_program(folder, tool, words);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended;
+  };
+  tune({});
+  const std::string wide = read_file(folder / "w.json");
+  const Ended narrow = tune({"--strategy", "random", "--max-evals", "1"});
+  EXPECT_HAS(narrow.err,
+             "warning: w.json: the entry of edge_lengths:tokens=7:query_heads=1:value_heads=1 core "
+             "hot stays: its search evaluated 3 candidates, this one 1");
+  EXPECT_EQ(read_file(folder / "w.json"), wide);
+  EXPECT_FALSE(has(tune({"--seed", "9"}).err, "warning"));  // one as wide takes its place
+  EXPECT_EQ(json::parse(read_file(folder / "w.json"))["entries"][0]["search"]["seed"], 9);
+}
+
 TEST(Tune, HelpAndDryRunTeach) {
   Folder folder;
   EXPECT_HAS(run_program(folder, tool, {"--help"}).out, "gdnbench tune --case short_tail_state");

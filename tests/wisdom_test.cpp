@@ -218,6 +218,27 @@ TEST(Wisdom, AddingReplacesTheSameProblemAndKeepsTheOthers) {
   EXPECT_EQ(read_wisdom(path).entries.size(), 8U);
 }
 
+TEST(Wisdom, AWiderSearchOfTheSameKernelsStays) {
+  Folder folder;
+  const std::string path = folder / "w.json";
+  const WisdomEntry wide = example().entries[0];
+  add_to_wisdom_file(path, {wide});
+  const std::string before = read_file(path);
+  WisdomEntry narrow = wide;
+  narrow.search.evaluated = wide.search.evaluated - 1;
+  const std::vector<WisdomEntry> stayed = add_to_wisdom_file(path, {narrow});
+  ASSERT_EQ(stayed.size(), 1U);
+  EXPECT_EQ(to_json(stayed[0]), to_json(wide));
+  EXPECT_EQ(read_file(path), before);
+  for (const char* fact : {"kernels", "driver"}) {
+    add_to_wisdom_file(path, {wide});
+    WisdomEntry other = narrow;
+    other.fingerprint[fact] = "another";
+    EXPECT_TRUE(add_to_wisdom_file(path, {other}).empty()) << fact;
+    EXPECT_EQ(read_wisdom(path).entries[0].fingerprint, other.fingerprint);
+  }
+}
+
 TEST(Wisdom, AnEntryOfAnotherDeviceIsRefusedAndNothingIsWritten) {
   Folder folder;
   const std::string path = folder / "w.json";
