@@ -174,7 +174,8 @@ TunedProblem search_in(const TuningProblem& problem, const Ids& candidates, Eval
                         .strategy = plan.strategy,
                         .seed = plan.seed,
                         .evaluations = {},
-                        .replay = {}};
+                        .replay = {},
+                        .measured_at = {}};
   tuned.evaluations = watched.take();
   return tuned;
 }
@@ -344,6 +345,7 @@ int replay(const TuneOptions& given) {
     notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
     notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
     tuned.back().replay = notes;
+    tuned.back().measured_at = record.measured_at;
     spent_s += tuned.back().outcome.spent_s;
     show(tuned.back(), tables);
     keep(tuned.back(), options, record.fingerprint);

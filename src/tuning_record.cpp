@@ -9,6 +9,7 @@
 
 #include "src/error.hpp"
 #include "src/report/json_field.hpp"
+#include "src/wisdom.hpp"
 
 namespace gdn {
 namespace {
@@ -105,6 +106,10 @@ void read_line(const Field& line, TuningRecord& record) {
 void read_header(const Field& line, TuningRecord& record) {
   if (const std::string schema = line["schema"].text(); schema != record_schema)
     line["schema"].refuse(fmt::format("{} is wanted and not {}", record_schema, schema));
+  if (const Field at = line["measured_at"]; at.given()) {
+    if (!is_time_stamp(at.text())) at.refuse("a time like 2025-11-29T20:40:58Z is wanted");
+    record.measured_at = at.text();
+  }
   record.fingerprint = line["fingerprint"].object().raw();
   record.options = line["options"].object().raw();
 }
@@ -385,8 +390,10 @@ RecordFile RecordFile::create(const std::string& path, const Json& fingerprint,
     throw UserError(fmt::format(
         "{0}: is there already; go on with --resume {0}, remove it, or choose another --record",
         path));
-  record.file_.append(
-      line_of({{"schema", record_schema}, {"fingerprint", fingerprint}, {"options", options}}));
+  record.file_.append(line_of({{"schema", record_schema},
+                               {"measured_at", utc_now()},
+                               {"fingerprint", fingerprint},
+                               {"options", options}}));
   return record;
 }
 

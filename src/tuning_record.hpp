@@ -1,7 +1,8 @@
 // The record of a search: every answer that an evaluator gave, so that a search can go on after a
 // kill, and any strategy be tried again without a device. JSON lines:
 //
-//   {"schema":"gdnbench-record/1","fingerprint":{…},"options":{…}}
+//   {"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z","fingerprint":{…},
+//    "options":{…}}
 //   {"problem":{…},"candidate":"wide:…","status":"passed","reason":"","first":0,
 //    "samples_s":[…],"setup_s":0.2,"sampling_s":0.1}       the new samples, from number `first` on
 //   {"problem":{…},"a":"wide:…","b":"fused:…","a_s":[…],"b_s":[…],"seconds":0.4,"lost":[]}
@@ -69,6 +70,7 @@ struct RecordedProblem {
 };
 
 struct TuningRecord {
+  std::string measured_at;  // UTC, when it was begun; "" in a record that does not say it
   nlohmann::json fingerprint, options;
   std::vector<RecordedProblem> problems;  // as they were begun
   std::uintmax_t whole_bytes = 0;         // up to the last newline

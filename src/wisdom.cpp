@@ -115,9 +115,7 @@ double positive(const Field& field) {
 }
 
 void require_time_stamp(const Field& field) {
-  std::tm parts{};
-  const char* const end = ::strptime(field.text().c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (end == nullptr || *end != '\0')
+  if (!is_time_stamp(field.text()))
     field.refuse(
         fmt::format("a time like 2025-11-29T20:40:58Z is expected, not {}", dump(field.raw())));
 }
@@ -385,6 +383,12 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+bool is_time_stamp(const std::string& text) {
+  std::tm parts{};
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return end != nullptr && *end == '\0';
 }
 
 }  // namespace gdn

@@ -131,6 +131,7 @@ std::string device_slug(std::string_view device_name);  // "NVIDIA H200": nvidia
 // environment's GDNBENCH_TUNING says. Throws UserError where there is no such folder.
 std::string wisdom_path(const std::string& device_name);
 
-std::string utc_now();  // for tuned_at
+std::string utc_now();                        // for tuned_at
+bool is_time_stamp(const std::string& text);  // as utc_now() writes them
 
 }  // namespace gdn

@@ -265,6 +265,8 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   std::string partial;
   for (std::string line; std::getline(whole, line);)
     if (!has(line, "\"candidate\":\"xform:") && !has(line, "\"a_s\"")) partial += line + "\n";
+  const std::string now = read_record(folder / "r.jsonl").measured_at;
+  partial.replace(partial.find(now), now.size(), "2025-11-29T20:40:58Z");
   write_text(folder / "partial.jsonl", partial);
   for (const char* strategy : {"racing", "exhaustive", "random", "annealing"}) {
     const Ended ended =
@@ -272,6 +274,15 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_HAS(ended.out, std::string("missing from the record: ") + test::xform);
     EXPECT_HAS(ended.out, "2 of 2 candidates evaluated");
+  }
+  run_program(folder, tool, {"tune", "--replay", "partial.jsonl", "--output", "w.json"});
+  const json wisdom = json::parse(read_file(folder / "w.json"));
+  ASSERT_EQ(wisdom["entries"].size(), 2U);
+  for (const json& entry : wisdom["entries"]) {
+    EXPECT_EQ(entry["search"]["candidates"], 3);
+    EXPECT_EQ(entry["search"]["evaluated"], 2);
+    EXPECT_EQ(entry["search"]["limited"], true);
+    EXPECT_EQ(entry["tuned_at"], "2025-11-29T20:40:58Z");
   }
   const Ended one =
       run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--variant", test::chunked});

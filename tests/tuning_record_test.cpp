@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "src/error.hpp"
+#include "src/wisdom.hpp"
 #include "tests/process.hpp"
 
 namespace gdn {
@@ -96,6 +97,7 @@ TEST(Record, HoldsEveryAnswerOnceAndReadsBack) {
   const TuningRecord record = read_record(folder / "r.jsonl");
   EXPECT_EQ(record.fingerprint, fingerprint);
   EXPECT_EQ(record.options, options);
+  EXPECT_TRUE(is_time_stamp(record.measured_at)) << record.measured_at;
   ASSERT_EQ(record.problems.size(), 1U);
   const RecordedProblem& read = record.problems[0];
   EXPECT_TRUE(read.finished);
@@ -191,6 +193,16 @@ TEST(Record, IsReadStrictly) {
   };
   EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
   EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
+  EXPECT_EQ(read(header + "\n").measured_at, "");
+  const std::string dated = R"({"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z",)"
+                            R"("fingerprint":{},"options":{}})";
+  EXPECT_EQ(read(dated + "\n").measured_at, "2025-11-29T20:40:58Z");
+  expect_refused(
+      [&] {
+        read(R"({"schema":"gdnbench-record/1","measured_at":"today","fingerprint":{},"options":{}})"
+             "\n");
+      },
+      "r.jsonl:1: measured_at: a time like");
   expect_refused([&] { read(""); }, "has no whole line");
   expect_refused([&] { read(header); }, "has no whole line");
   expect_refused([&] { read("nonsense\n"); }, "r.jsonl:1: not a line of a record");
