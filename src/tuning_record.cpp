@@ -27,7 +27,8 @@ Json json_of(const Json& problem, const Answer& answer) {
           {"first", answer.first},
           {"samples_s", answer.samples_s},
           {"setup_s", answer.setup_s},
-          {"sampling_s", answer.sampling_s}};
+          {"sampling_s", answer.sampling_s},
+          {"seconds", answer.seconds}};
 }
 
 Json json_of(const Json& problem, const Meeting& meeting) {
@@ -46,13 +47,16 @@ Json json_of(const Json& problem, const Meeting& meeting) {
 }
 
 Answer answer_from(const Field& line) {
-  return {.candidate = line["candidate"].text(),
-          .status = line["status"].one_of(statuses),
-          .reason = line["reason"].text(),
-          .first = line["first"].count<std::size_t>(),
-          .samples_s = line["samples_s"].quantities(),
-          .setup_s = line["setup_s"].quantity(),
-          .sampling_s = line["sampling_s"].quantity()};
+  Answer answer = {.candidate = line["candidate"].text(),
+                   .status = line["status"].one_of(statuses),
+                   .reason = line["reason"].text(),
+                   .first = line["first"].count<std::size_t>(),
+                   .samples_s = line["samples_s"].quantities(),
+                   .setup_s = line["setup_s"].quantity(),
+                   .sampling_s = line["sampling_s"].quantity()};
+  const Field seconds = line["seconds"];  // older records have none
+  answer.seconds = seconds.given() ? seconds.quantity() : answer.setup_s + answer.sampling_s;
+  return answer;
 }
 
 Meeting meeting_from(const Field& line) {
@@ -150,7 +154,7 @@ class Recording : public Evaluator {
       file_.append(problem_, answer);
     }
     add(known.so_far, answer);
-    spent_s_ += answer.setup_s + answer.sampling_s;
+    spent_s_ += answer.seconds;
     return known.so_far;
   }
 
@@ -181,6 +185,7 @@ class Recording : public Evaluator {
   };
 
   Answer measured(const std::string& candidate, Known& known, std::size_t more) {
+    const double before_s = inner_.spent_s();
     const Evaluation& now = inner_.evaluate(candidate, known.taken + more);
     Answer answer = {.candidate = candidate,
                      .status = now.status,
@@ -188,7 +193,8 @@ class Recording : public Evaluator {
                      .first = known.so_far.samples_s.size(),
                      .samples_s = {},
                      .setup_s = now.setup_s - known.setup_s,
-                     .sampling_s = now.sampling_s - known.sampling_s};
+                     .sampling_s = now.sampling_s - known.sampling_s,
+                     .seconds = inner_.spent_s() - before_s};
     std::ranges::copy(now.samples_s.begin() + static_cast<std::ptrdiff_t>(known.taken),
                       now.samples_s.end(), std::back_inserter(answer.samples_s));
     known.taken = now.samples_s.size();

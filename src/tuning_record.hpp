@@ -4,7 +4,8 @@
 //   {"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z","fingerprint":{…},
 //    "options":{…}}
 //   {"problem":{…},"candidate":"wide:…","status":"passed","reason":"","first":0,
-//    "samples_s":[…],"setup_s":0.2,"sampling_s":0.1}       the new samples, from number `first` on
+//    "samples_s":[…],"setup_s":0.2,"sampling_s":0.1,"seconds":0.4}
+//                                                           the new samples, from number `first` on
 //   {"problem":{…},"a":"wide:…","b":"fused:…","a_s":[…],"b_s":[…],"seconds":0.4,"lost":[]}
 //   {"finished":{…}}                                        a problem's search is at its end
 //
@@ -49,6 +50,7 @@ struct Answer {
   std::size_t first = 0;  // how many samples there were before
   std::vector<double> samples_s;
   double setup_s = 0, sampling_s = 0;
+  double seconds = 0;  // all that the answer cost: also laying the problem out, and the last check
 };
 
 // A call of pair(). Where there are no pairs, `lost` has who failed meanwhile.

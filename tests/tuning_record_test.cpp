@@ -22,10 +22,12 @@ const json options = {{"seed", 1}};
 const json problem = {{"case", "small"}, {"scope", "core"}};
 
 // Sample i of "slow" is 2 + i/1000 s, of "fast" 1 + i/1000 s; "bad" is incorrect, and "frail" fails
-// when it is paired. Counts what it is asked.
+// when it is paired. To lay the problem out costs 100 s, which are no candidate's. Counts what it
+// is asked.
 class Scripted : public Evaluator {
  public:
   const Evaluation& evaluate(const std::string& id, std::size_t samples) override {
+    if (known_.empty()) spent_s_ += 100;
     Evaluation& known = known_[id];
     if (known.setup_s == 0) {
       ++setups;
@@ -88,7 +90,7 @@ TEST(Record, HoldsEveryAnswerOnceAndReadsBack) {
   const auto recording = recording_evaluator(inner, file, problem);
   EXPECT_EQ(search_with(*recording), said_by_all);
   EXPECT_EQ(inner.taken, 7);
-  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  EXPECT_EQ(recording->spent_s(), 100 + 4 * 10 + 7 * 0.5 + 2 * 3);
   file.finish(problem);
   file.finish(problem);
 
@@ -141,7 +143,7 @@ TEST(Record, GoesOnFromWhereverItWasCut) {
   file.go_on(fingerprint, options);
   const auto recording = recording_evaluator(inner, file, problem);
   search_with(*recording);
-  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  EXPECT_EQ(recording->spent_s(), 100 + 4 * 10 + 7 * 0.5 + 2 * 3);
   file.finish(problem);
   EXPECT_EQ(inner.setups + inner.taken + inner.pairs, 0);
   EXPECT_EQ(read_file(folder / "whole.jsonl"), whole);
@@ -191,7 +193,10 @@ TEST(Record, IsReadStrictly) {
     changed.replace(changed.find(from), from.size(), to);
     return header + "\n" + changed + "\n";
   };
-  EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
+  ASSERT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
+  EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers[0].seconds, 1);
+  EXPECT_EQ(
+      read(with("\"setup_s\":0", "\"seconds\":3,\"setup_s\":0")).problems[0].answers[0].seconds, 3);
   EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
   EXPECT_EQ(read(header + "\n").measured_at, "");
   const std::string dated = R"({"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z",)"
