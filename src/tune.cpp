@@ -360,11 +360,14 @@ std::vector<std::unique_ptr<Bench>> benches_of(const TuneOptions& options) {
     WorkerOptions worker = options.measured.worker;
     worker.backend.device = device;
     benches.push_back(std::make_unique<Bench>(worker));
-    const std::string& first = benches.front()->device().name;
-    if (const std::string& name = benches.back()->device().name; name != first)
-      throw UserError(fmt::format(
-          "--device {}: {} is {}, {} is {}; give devices of one kind, and tune the other by itself",
-          fmt::join(options.devices, ","), options.devices.front(), first, device, name));
+    const std::vector<std::string> differences =
+        differing(facts_of_twins, benches.front()->of_backend(),
+                  fmt::format("of device {}", options.devices[0]), benches.back()->of_backend(),
+                  fmt::format("of device {}", device));
+    if (!differences.empty())
+      throw UserError(
+          fmt::format("--device {}: {}; give devices of one kind, and tune the other by itself",
+                      fmt::join(options.devices, ","), fmt::join(differences, "; ")));
   }
   return benches;
 }
@@ -372,14 +375,15 @@ std::vector<std::unique_ptr<Bench>> benches_of(const TuneOptions& options) {
 // What searches have found that run side by side: kept at once, shown in the order of the problems.
 class Findings {
  public:
-  Findings(const TuneOptions& options, const Json& fingerprint, std::FILE* tables,
-           std::size_t problems)
-      : options_(options), fingerprint_(fingerprint), tables_(tables), found_(problems) {}
+  Findings(const TuneOptions& options, std::FILE* tables, std::size_t problems)
+      : options_(options), tables_(tables), found_(problems) {}
 
-  void add(std::size_t number, TunedProblem tuned, const SearchProgress& progress) {
+  // `fingerprint` is of the device that it was found on.
+  void add(std::size_t number, TunedProblem tuned, const Json& fingerprint,
+           const SearchProgress& progress) {
     const std::lock_guard lock(mutex_);
     progress.clear();
-    keep(tuned, options_, fingerprint_);
+    keep(tuned, options_, fingerprint);
     found_[number] = std::move(tuned);
     for (; shown_ < found_.size() && found_[shown_]; ++shown_) show(*found_[shown_], tables_);
   }
@@ -392,7 +396,6 @@ class Findings {
 
  private:
   const TuneOptions& options_;
-  const Json& fingerprint_;
   std::FILE* tables_;
   std::mutex mutex_;
   std::vector<std::optional<TunedProblem>> found_;
@@ -407,6 +410,7 @@ void search_all(const TuneOptions& options, const std::vector<TuningProblem>& pr
   std::atomic<std::size_t> next = 0;
   const auto search_on = [&](Bench& bench) {
     SearchProgress progress(problems.size());
+    const Json of_machine = fingerprint(bench.of_backend());
     double spent_s = 0;
     for (std::size_t number = next++; number < problems.size(); number = next++) {
       const TuningProblem& problem = problems[number];
@@ -419,7 +423,7 @@ void search_all(const TuneOptions& options, const std::vector<TuningProblem>& pr
                                      plan_of(options, spent_s), &progress);
       if (record) record->finish(to_json(problem));
       spent_s += tuned.outcome.spent_s;
-      findings.add(number, std::move(tuned), progress);
+      findings.add(number, std::move(tuned), of_machine, progress);
     }
   };
   std::vector<std::future<void>> searches;
@@ -471,7 +475,7 @@ int tune(const TuneOptions& given) {
 
   std::FILE* const tables = tables_of(options);
   if (record || tables == stderr) outlive_readers();
-  Findings findings(options, of_machine, tables, problems.size());
+  Findings findings(options, tables, problems.size());
   search_all(options, problems, candidates, benches, record, findings);
   return deliver_all(options, of_machine, asked, findings.take(), tables);
 }
