@@ -21,6 +21,7 @@ std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::
       .case_name = tuned.problem.c.name,
       .problem = tuned.problem.c.problem,
       .gates = tuned.problem.c.recipe.gates,
+      .beta_max = tuned.problem.c.recipe.beta_max,
       .scope = tuned.problem.scope,
       .timing = tuned.problem.timing,
       .winner = {.variant = outcome.winner,

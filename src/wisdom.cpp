@@ -49,11 +49,13 @@ Json to_json(const std::vector<Knob>& knobs) {
 Json problem_to_json(const WisdomEntry& entry) {
   Json sequences = Json::array();
   for (int s = 0; s < entry.problem.sequences(); ++s) sequences.push_back(entry.problem.length(s));
-  return {{"sequences", sequences},
-          {"query_heads", entry.problem.query_heads},
-          {"value_heads", entry.problem.value_heads},
-          {"initial_state", entry.problem.initial_state},
-          {"gates", name_of(entry.gates)}};
+  Json json = {{"sequences", sequences},
+               {"query_heads", entry.problem.query_heads},
+               {"value_heads", entry.problem.value_heads},
+               {"initial_state", entry.problem.initial_state},
+               {"gates", name_of(entry.gates)}};
+  if (entry.beta_max != 1) json["beta_max"] = entry.beta_max;
+  return json;
 }
 
 // A text that names something.
@@ -90,6 +92,10 @@ void problem_from(const Field& field, WisdomEntry& entry) {
     return all;
   }();
   entry.gates = field["gates"].one_of(profiles);
+  if (const Field beta_max = field["beta_max"]; beta_max.given()) {
+    entry.beta_max = beta_max.count<int>();
+    if (entry.beta_max != 1 && entry.beta_max != 2) beta_max.refuse("1 or 2 is expected");
+  }
 }
 
 std::vector<Knob> knobs_from(const Field& field) {
@@ -338,17 +344,17 @@ double distance(const Problem& a, std::optional<Gates> a_gates, const Problem& b
 }
 
 std::optional<Advice> find(const Wisdom& wisdom, const Problem& problem, std::optional<Gates> gates,
-                           Scope scope, Timing timing) {
+                           Scope scope, Timing timing, int beta_max) {
   std::optional<Advice> best;
   const auto rank = [&](const Advice& advice) {
     return std::tuple(advice.entry->timing != timing, advice.distance, !advice.exact);
   };
   for (const WisdomEntry& entry : wisdom.entries) {
     if (entry.scope != scope) continue;
-    const Advice advice{
-        .entry = &entry,
-        .distance = distance(problem, gates, entry.problem, entry.gates),
-        .exact = entry.timing == timing && entry.gates == gates && entry.problem == problem};
+    const Advice advice{.entry = &entry,
+                        .distance = distance(problem, gates, entry.problem, entry.gates),
+                        .exact = entry.timing == timing && entry.gates == gates &&
+                                 entry.beta_max == beta_max && entry.problem == problem};
     if (!best || rank(advice) < rank(*best)) best = advice;
   }
   return best;

@@ -24,6 +24,7 @@ struct WisdomEntry {
   std::string case_name;
   Problem problem;
   Gates gates = Gates::random_decay;
+  int beta_max = 1;  // as in a Recipe
   Scope scope = Scope::core;
   Timing timing = Timing::cold;
 
@@ -118,7 +119,7 @@ struct Advice {
 // first. One of another timing (entry->timing) only where there is none of the wanted. Nothing
 // where the scope has none. Gates are unknown (nullopt) of a user's own inputs.
 std::optional<Advice> find(const Wisdom& wisdom, const Problem& problem, std::optional<Gates> gates,
-                           Scope scope, Timing timing);
+                           Scope scope, Timing timing, int beta_max = 1);
 
 // What is not now as it was when the entry was measured, each in one sentence: the device's name,
 // the hash of the kernels' sources, driver, CUDA version, MIG, ECC. `now` is a fingerprint of

@@ -156,6 +156,8 @@ TEST(Wisdom, RefusalsNameTheField) {
             "entries[0].problem.query_heads: at least one head is expected");
   EXPECT_EQ(changed("/entries/0/problem/query_heads", 3),
             "entries[0].problem.value_heads: a multiple of query_heads, which is 3, is expected");
+  EXPECT_EQ(changed("/entries/0/problem/beta_max", 3),
+            "entries[0].problem.beta_max: 1 or 2 is expected");
   EXPECT_EQ(changed("/entries/0/problem/gates", "zer0"),
             "entries[0].problem.gates: \"zer0\" is none of random_decay, mixed, zero, model, "
             "strong, reset, infinite");
@@ -207,15 +209,25 @@ TEST(Wisdom, AddingReplacesTheSameProblemAndKeepsTheOthers) {
   EXPECT_EQ(gdn::json({.device = "Example GPU", .entries = {after.entries[1], after.entries[2]}}),
             gdn::json({.device = "Example GPU", .entries = {entries[1], entries[2]}}));
 
-  // Another gate profile, state, order of the sequences, scope or timing is another problem.
-  std::vector<WisdomEntry> others(5, entries[2]);
+  // Another gate profile, state, order of the sequences, scope, timing or range of beta is another
+  // problem.
+  std::vector<WisdomEntry> others(6, entries[2]);
   others[0].gates = Gates::mixed;
   others[1].problem.initial_state = false;
   others[2].problem = problem_of({64, 0, 4096}, 2, 8, true);
   others[3].scope = Scope::forward;
   others[4].timing = Timing::cold;
+  others[5].beta_max = 2;
   add_to_wisdom_file(path, others);
-  EXPECT_EQ(read_wisdom(path).entries.size(), 8U);
+  const Wisdom grown = read_wisdom(path);
+  EXPECT_EQ(grown.entries.size(), 9U);
+  EXPECT_EQ(schema().faults(json::parse(read_file(path))), Faults{});
+  for (const int beta_max : {1, 2}) {
+    const auto found =
+        find(grown, entries[2].problem, entries[2].gates, Scope::core, Timing::graph, beta_max);
+    EXPECT_TRUE(found->exact);
+    EXPECT_EQ(found->entry->beta_max, beta_max);
+  }
 }
 
 TEST(Wisdom, AWiderSearchOfTheSameKernelsStays) {
