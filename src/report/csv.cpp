@@ -52,9 +52,8 @@ constexpr std::string_view header =
 
 constexpr std::string_view wisdom_header =
     "tuned_as,sequences,query_heads,value_heads,initial_state,gates,beta_max,scope,timing,variant,"
-    "median_s,"
-    "ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,limited,"
-    "seconds,tuned_at,kernels,driver\r\n";
+    "median_s,ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,"
+    "limited,seconds,tuned_at,kernels,driver\r\n";
 
 std::string joined_knobs(const Row& row) {
   std::string text;
