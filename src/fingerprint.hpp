@@ -25,6 +25,17 @@ inline constexpr std::array facts_of_times = {
     Fact{"/device/processors", "number of processors"}, Fact{"/driver", "driver"},
     Fact{"/cuda", "CUDA version"}};
 
+// Without these being the same of two devices of one machine, a winner of one is none of the other.
+inline constexpr std::array facts_of_twins = {Fact{"/device/name", "device"},
+                                              Fact{"/device/processors", "number of processors"},
+                                              Fact{"/device/memory_bytes", "memory"},
+                                              Fact{"/device/ecc", "ECC mode"},
+                                              Fact{"/mig", "MIG mode"},
+                                              Fact{"/power_limit_w", "power limit"},
+                                              Fact{"/max_sm_clock_mhz", "largest SM clock"},
+                                              Fact{"/max_memory_clock_mhz", "largest memory clock"},
+                                              Fact{"/application_clock_mhz", "application clock"}};
+
 // Which of the facts differ, each in one sentence: `the driver differs: "580" in BASE, "590" in
 // HEAD`, where `where_a` is "in BASE".
 std::vector<std::string> differing(std::span<const Fact> facts, const nlohmann::json& a,

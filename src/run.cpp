@@ -83,8 +83,9 @@ Wanted wanted_variants(const RunOptions& options, const Device& device, const Js
 void add_tuned(TunedVariants& tuned, const RunOptions& options, const Case& c, Scope scope,
                Timing timing, std::vector<Planned>& rows) {
   const bool own_inputs = !options.worker.inputs_file.empty();
-  const auto [selected, as] = tuned.select(
-      c.problem, own_inputs ? std::nullopt : std::optional(c.recipe.gates), scope, timing);
+  const auto [selected, as] =
+      tuned.select(c.problem, own_inputs ? std::nullopt : std::optional(c.recipe.gates), scope,
+                   timing, c.recipe.beta_max);
   auto row = std::ranges::find(rows, selected.instance, &Planned::instance);
   if (row == rows.end())
     row = rows.insert(row, {&c, selected.variant, selected.instance, scope, timing});

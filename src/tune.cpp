@@ -174,7 +174,8 @@ TunedProblem search_in(const TuningProblem& problem, const Ids& candidates, Eval
                         .strategy = plan.strategy,
                         .seed = plan.seed,
                         .evaluations = {},
-                        .replay = {}};
+                        .replay = {},
+                        .measured_at = {}};
   tuned.evaluations = watched.take();
   return tuned;
 }
@@ -200,8 +201,10 @@ std::string next_step(const TuneOptions& options, const std::vector<TunedProblem
   if (won == tuned.end())
     return "no candidate passed: `gdnbench run --dump DIR` shows what is wrong";
   if (!options.output.empty())
-    return fmt::format("next: gdnbench run --case {} --variant tuned",
-                       shell_quoted(won->problem.c.name));
+    return fmt::format(
+        "next: gdnbench run --case {} --variant tuned --wisdom {} --scope {} --timing {}",
+        shell_quoted(won->problem.c.name), shell_quoted(options.output),
+        name_of(won->problem.scope), name_of(won->problem.timing));
   return fmt::format("next: gdnbench run --case {} --variant {} --scope {} --timing {}",
                      shell_quoted(won->problem.c.name), shell_quoted(won->outcome.winner),
                      name_of(won->problem.scope), name_of(won->problem.timing));
@@ -231,8 +234,14 @@ void require_wisdom_of(const TuneOptions& options, const Json& fingerprint) {
 // At once, so that a kill costs the search that is under way and no more.
 void keep(const TunedProblem& tuned, const TuneOptions& options, const Json& fingerprint) {
   if (options.output.empty()) return;
-  if (const std::optional<WisdomEntry> entry = wisdom_of(tuned, fingerprint))
-    add_to_wisdom_file(options.output, {*entry});
+  const std::optional<WisdomEntry> entry = wisdom_of(tuned, fingerprint);
+  if (!entry) return;
+  for (const WisdomEntry& wider : add_to_wisdom_file(options.output, {*entry}))
+    print(stderr,
+          fmt::format("gdnbench: warning: {}: the entry of {} {} {} stays: its search evaluated {} "
+                      "candidates, this one {}; give another --output to keep this one\n",
+                      options.output, wider.case_name, name_of(wider.scope), name_of(wider.timing),
+                      wider.search.evaluated, entry->search.evaluated));
 }
 
 int deliver_all(const TuneOptions& options, const Json& fingerprint, const Json& record,
@@ -335,6 +344,7 @@ int replay(const TuneOptions& given) {
     notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
     notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
     tuned.back().replay = notes;
+    tuned.back().measured_at = record.measured_at;
     spent_s += tuned.back().outcome.spent_s;
     show(tuned.back(), tables);
     keep(tuned.back(), options, record.fingerprint);
@@ -349,11 +359,14 @@ std::vector<std::unique_ptr<Bench>> benches_of(const TuneOptions& options) {
     WorkerOptions worker = options.measured.worker;
     worker.backend.device = device;
     benches.push_back(std::make_unique<Bench>(worker));
-    const std::string& first = benches.front()->device().name;
-    if (const std::string& name = benches.back()->device().name; name != first)
-      throw UserError(fmt::format(
-          "--device {}: {} is {}, {} is {}; give devices of one kind, and tune the other by itself",
-          fmt::join(options.devices, ","), options.devices.front(), first, device, name));
+    const std::vector<std::string> differences =
+        differing(facts_of_twins, benches.front()->of_backend(),
+                  fmt::format("of device {}", options.devices[0]), benches.back()->of_backend(),
+                  fmt::format("of device {}", device));
+    if (!differences.empty())
+      throw UserError(
+          fmt::format("--device {}: {}; give devices of one kind, and tune the other by itself",
+                      fmt::join(options.devices, ","), fmt::join(differences, "; ")));
   }
   return benches;
 }
@@ -361,15 +374,16 @@ std::vector<std::unique_ptr<Bench>> benches_of(const TuneOptions& options) {
 // What searches have found that run side by side: kept at once, shown in the order of the problems.
 class Findings {
  public:
-  Findings(const TuneOptions& options, const Json& fingerprint, std::FILE* tables,
-           std::size_t problems)
-      : options_(options), fingerprint_(fingerprint), tables_(tables), found_(problems) {}
+  Findings(const TuneOptions& options, std::FILE* tables, std::size_t problems)
+      : options_(options), tables_(tables), found_(problems) {}
 
-  void add(std::size_t number, TunedProblem tuned, const SearchProgress& progress) {
+  // `fingerprint` is of the device that it was found on.
+  void add(std::size_t number, TunedProblem tuned, const Json& fingerprint,
+           const SearchProgress& progress) {
     const std::lock_guard lock(mutex_);
-    keep(tuned, options_, fingerprint_);
-    found_[number] = std::move(tuned);
     progress.clear();
+    keep(tuned, options_, fingerprint);
+    found_[number] = std::move(tuned);
     for (; shown_ < found_.size() && found_[shown_]; ++shown_) show(*found_[shown_], tables_);
   }
 
@@ -381,7 +395,6 @@ class Findings {
 
  private:
   const TuneOptions& options_;
-  const Json& fingerprint_;
   std::FILE* tables_;
   std::mutex mutex_;
   std::vector<std::optional<TunedProblem>> found_;
@@ -396,6 +409,7 @@ void search_all(const TuneOptions& options, const std::vector<TuningProblem>& pr
   std::atomic<std::size_t> next = 0;
   const auto search_on = [&](Bench& bench) {
     SearchProgress progress(problems.size());
+    const Json of_machine = fingerprint(bench.of_backend());
     double spent_s = 0;
     for (std::size_t number = next++; number < problems.size(); number = next++) {
       const TuningProblem& problem = problems[number];
@@ -408,7 +422,7 @@ void search_all(const TuneOptions& options, const std::vector<TuningProblem>& pr
                                      plan_of(options, spent_s), &progress);
       if (record) record->finish(to_json(problem));
       spent_s += tuned.outcome.spent_s;
-      findings.add(number, std::move(tuned), progress);
+      findings.add(number, std::move(tuned), of_machine, progress);
     }
   };
   std::vector<std::future<void>> searches;
@@ -460,7 +474,7 @@ int tune(const TuneOptions& given) {
 
   std::FILE* const tables = tables_of(options);
   if (record || tables == stderr) outlive_readers();
-  Findings findings(options, of_machine, tables, problems.size());
+  Findings findings(options, tables, problems.size());
   search_all(options, problems, candidates, benches, record, findings);
   return deliver_all(options, of_machine, asked, findings.take(), tables);
 }

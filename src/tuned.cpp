@@ -49,8 +49,8 @@ void TunedVariants::examine_age(const WisdomEntry& entry) {
 }
 
 TunedVariant TunedVariants::select(const Problem& problem, std::optional<Gates> gates, Scope scope,
-                                   Timing timing) {
-  const std::optional<Advice> advice = find(wisdom_, problem, gates, scope, timing);
+                                   Timing timing, int beta_max) {
+  const std::optional<Advice> advice = find(wisdom_, problem, gates, scope, timing, beta_max);
   if (!advice)
     throw UserError(
         fmt::format("{}: nothing was tuned in the {} scope; `gdnbench tune --scope {}` "

@@ -30,7 +30,7 @@ class TunedVariants {
   // it has none of them, where nothing was tuned in the scope, or the wisdom is stale and must not
   // be. Gates are unknown (nullopt) of a user's own inputs.
   TunedVariant select(const Problem& problem, std::optional<Gates> gates, Scope scope,
-                      Timing timing);
+                      Timing timing, int beta_max);
 
   // What makes the answers so far worth less, each once.
   const std::set<std::string>& warnings() const { return warnings_; }

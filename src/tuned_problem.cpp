@@ -15,28 +15,31 @@ std::vector<Knob> knobs_of(const std::string& id) {
 
 std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::json& fingerprint) {
   const Outcome& outcome = tuned.outcome;
+  const std::size_t missing = tuned.replay ? tuned.replay->missing.size() : 0;
   if (outcome.winner.empty() || !outcome.time_s) return std::nullopt;
-  WisdomEntry entry{.case_name = tuned.problem.c.name,
-                    .problem = tuned.problem.c.problem,
-                    .gates = tuned.problem.c.recipe.gates,
-                    .scope = tuned.problem.scope,
-                    .timing = tuned.problem.timing,
-                    .winner = {.variant = outcome.winner,
-                               .knobs = knobs_of(outcome.winner),
-                               .median_s = outcome.time_s->median,
-                               .ci95 = outcome.time_s->ci95},
-                    .tied = {},
-                    .slower = {},
-                    .failed = {},
-                    .search = {.strategy = std::string(name_of(tuned.strategy)),
-                               .seed = tuned.seed,
-                               .candidates = static_cast<std::int64_t>(outcome.candidates),
-                               .evaluated = static_cast<std::int64_t>(outcome.evaluated),
-                               .evaluated_fully = static_cast<std::int64_t>(outcome.fully),
-                               .limited = outcome.ended_by != Limit::none,
-                               .seconds = outcome.spent_s},
-                    .tuned_at = utc_now(),
-                    .fingerprint = fingerprint};
+  WisdomEntry entry{
+      .case_name = tuned.problem.c.name,
+      .problem = tuned.problem.c.problem,
+      .gates = tuned.problem.c.recipe.gates,
+      .beta_max = tuned.problem.c.recipe.beta_max,
+      .scope = tuned.problem.scope,
+      .timing = tuned.problem.timing,
+      .winner = {.variant = outcome.winner,
+                 .knobs = knobs_of(outcome.winner),
+                 .median_s = outcome.time_s->median,
+                 .ci95 = outcome.time_s->ci95},
+      .tied = {},
+      .slower = {},
+      .failed = {},
+      .search = {.strategy = std::string(name_of(tuned.strategy)),
+                 .seed = tuned.seed,
+                 .candidates = static_cast<std::int64_t>(outcome.candidates + missing),
+                 .evaluated = static_cast<std::int64_t>(outcome.evaluated),
+                 .evaluated_fully = static_cast<std::int64_t>(outcome.fully),
+                 .limited = outcome.ended_by != Limit::none || missing > 0,
+                 .seconds = outcome.spent_s},
+      .tuned_at = tuned.measured_at.empty() ? utc_now() : tuned.measured_at,
+      .fingerprint = fingerprint};
   for (const Rival& rival : outcome.tied)
     entry.tied.push_back({rival.candidate, knobs_of(rival.candidate), rival.ratio, rival.interval});
   for (const Rival& rival : outcome.slower) entry.slower.push_back({rival.candidate, rival.ratio});

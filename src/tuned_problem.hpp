@@ -26,9 +26,11 @@ struct TunedProblem {
   std::uint64_t seed = 1;
   std::map<std::string, Evaluation> evaluations;  // of each candidate that was evaluated
   std::optional<ReplayNotes> replay;
+  std::string measured_at;  // UTC, of a replayed record; "": now
 };
 
-// The entry of the device's wisdom; none where no candidate has won.
+// The entry of the device's wisdom; none where no candidate has won. A search in a record that
+// lacks candidates counts these, and as limited.
 std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::json& fingerprint);
 
 }  // namespace gdn

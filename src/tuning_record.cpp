@@ -11,6 +11,7 @@
 
 #include "src/error.hpp"
 #include "src/report/json_field.hpp"
+#include "src/wisdom.hpp"
 
 namespace gdn {
 namespace {
@@ -28,7 +29,8 @@ Json json_of(const Json& problem, const Answer& answer) {
           {"first", answer.first},
           {"samples_s", answer.samples_s},
           {"setup_s", answer.setup_s},
-          {"sampling_s", answer.sampling_s}};
+          {"sampling_s", answer.sampling_s},
+          {"seconds", answer.seconds}};
 }
 
 Json json_of(const Json& problem, const Meeting& meeting) {
@@ -54,13 +56,16 @@ std::vector<double> times_in(const Field& field) {
 }
 
 Answer answer_from(const Field& line) {
-  return {.candidate = line["candidate"].text(),
-          .status = line["status"].one_of(statuses),
-          .reason = line["reason"].text(),
-          .first = line["first"].count<std::size_t>(),
-          .samples_s = times_in(line["samples_s"]),
-          .setup_s = line["setup_s"].quantity(),
-          .sampling_s = line["sampling_s"].quantity()};
+  Answer answer = {.candidate = line["candidate"].text(),
+                   .status = line["status"].one_of(statuses),
+                   .reason = line["reason"].text(),
+                   .first = line["first"].count<std::size_t>(),
+                   .samples_s = times_in(line["samples_s"]),
+                   .setup_s = line["setup_s"].quantity(),
+                   .sampling_s = line["sampling_s"].quantity()};
+  const Field seconds = line["seconds"];  // older records have none
+  answer.seconds = seconds.given() ? seconds.quantity() : answer.setup_s + answer.sampling_s;
+  return answer;
 }
 
 Meeting meeting_from(const Field& line) {
@@ -114,6 +119,10 @@ void read_line(const Field& line, TuningRecord& record) {
 void read_header(const Field& line, TuningRecord& record) {
   if (const std::string schema = line["schema"].text(); schema != record_schema)
     line["schema"].refuse(fmt::format("{} is wanted and not {}", record_schema, schema));
+  if (const Field at = line["measured_at"]; at.given()) {
+    if (!is_time_stamp(at.text())) at.refuse("a time like 2025-11-29T20:40:58Z is wanted");
+    record.measured_at = at.text();
+  }
   record.fingerprint = line["fingerprint"].object().raw();
   record.options = line["options"].object().raw();
 }
@@ -154,7 +163,7 @@ class Recording : public Evaluator {
       file_.append(problem_, answer);
     }
     add(known.so_far, answer);
-    spent_s_ += answer.setup_s + answer.sampling_s;
+    spent_s_ += answer.seconds;
     return known.so_far;
   }
 
@@ -185,6 +194,7 @@ class Recording : public Evaluator {
   };
 
   Answer measured(const std::string& candidate, Known& known, std::size_t more) {
+    const double before_s = inner_.spent_s();
     const Evaluation& now = inner_.evaluate(candidate, known.taken + more);
     Answer answer = {.candidate = candidate,
                      .status = now.status,
@@ -192,7 +202,8 @@ class Recording : public Evaluator {
                      .first = known.so_far.samples_s.size(),
                      .samples_s = {},
                      .setup_s = now.setup_s - known.setup_s,
-                     .sampling_s = now.sampling_s - known.sampling_s};
+                     .sampling_s = now.sampling_s - known.sampling_s,
+                     .seconds = inner_.spent_s() - before_s};
     std::ranges::copy(now.samples_s.begin() + static_cast<std::ptrdiff_t>(known.taken),
                       now.samples_s.end(), std::back_inserter(answer.samples_s));
     known.taken = now.samples_s.size();
@@ -403,8 +414,10 @@ RecordFile RecordFile::create(const std::string& path, const Json& fingerprint,
     throw UserError(fmt::format(
         "{0}: is there already; go on with --resume {0}, remove it, or choose another --record",
         path));
-  record.file_.append(
-      line_of({{"schema", record_schema}, {"fingerprint", fingerprint}, {"options", options}}));
+  record.file_.append(line_of({{"schema", record_schema},
+                               {"measured_at", utc_now()},
+                               {"fingerprint", fingerprint},
+                               {"options", options}}));
   return record;
 }
 

@@ -1,9 +1,11 @@
 // The record of a search: every answer that an evaluator gave, so that a search can go on after a
 // kill, and any strategy be tried again without a device. JSON lines:
 //
-//   {"schema":"gdnbench-record/1","fingerprint":{…},"options":{…}}
+//   {"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z","fingerprint":{…},
+//    "options":{…}}
 //   {"problem":{…},"candidate":"wide:…","status":"passed","reason":"","first":0,
-//    "samples_s":[…],"setup_s":0.2,"sampling_s":0.1}       the new samples, from number `first` on
+//    "samples_s":[…],"setup_s":0.2,"sampling_s":0.1,"seconds":0.4}
+//                                                           the new samples, from number `first` on
 //   {"problem":{…},"a":"wide:…","b":"fused:…","a_s":[…],"b_s":[…],"seconds":0.4,"lost":[]}
 //   {"finished":{…}}                                        a problem's search is at its end
 //
@@ -48,6 +50,7 @@ struct Answer {
   std::size_t first = 0;  // how many samples there were before
   std::vector<double> samples_s;
   double setup_s = 0, sampling_s = 0;
+  double seconds = 0;  // all that the answer cost: also laying the problem out, and the last check
 };
 
 // A call of pair(). Where there are no pairs, `lost` has who failed meanwhile.
@@ -69,6 +72,7 @@ struct RecordedProblem {
 };
 
 struct TuningRecord {
+  std::string measured_at;  // UTC, when it was begun; "" in a record that does not say it
   nlohmann::json fingerprint, options;
   std::vector<RecordedProblem> problems;  // as they were begun
   std::uintmax_t whole_bytes = 0;         // up to the last newline

@@ -1,6 +1,8 @@
 #include "src/wisdom.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <cctype>
@@ -30,6 +32,10 @@ constexpr std::array facts_of_wisdom = {
     Fact{"/driver", "driver"},      Fact{"/cuda", "CUDA version"},
     Fact{"/mig", "MIG mode"},       Fact{"/device/ecc", "ECC mode"}};
 
+// With these being the same, a winner stays one.
+constexpr std::array facts_of_winners = {Fact{"/kernels", "hash of the kernels' sources"},
+                                         Fact{"/driver", "driver"}};
+
 using Pair = std::optional<std::pair<double, double>>;
 
 Json pair_or_null(const Pair& ends) {
@@ -45,11 +51,13 @@ Json to_json(const std::vector<Knob>& knobs) {
 Json problem_to_json(const WisdomEntry& entry) {
   Json sequences = Json::array();
   for (int s = 0; s < entry.problem.sequences(); ++s) sequences.push_back(entry.problem.length(s));
-  return {{"sequences", sequences},
-          {"query_heads", entry.problem.query_heads},
-          {"value_heads", entry.problem.value_heads},
-          {"initial_state", entry.problem.initial_state},
-          {"gates", name_of(entry.gates)}};
+  Json json = {{"sequences", sequences},
+               {"query_heads", entry.problem.query_heads},
+               {"value_heads", entry.problem.value_heads},
+               {"initial_state", entry.problem.initial_state},
+               {"gates", name_of(entry.gates)}};
+  if (entry.beta_max != 1) json["beta_max"] = entry.beta_max;
+  return json;
 }
 
 // A text that names something.
@@ -86,6 +94,10 @@ void problem_from(const Field& field, WisdomEntry& entry) {
     return all;
   }();
   entry.gates = field["gates"].one_of(profiles);
+  if (const Field beta_max = field["beta_max"]; beta_max.given()) {
+    entry.beta_max = beta_max.count<int>();
+    if (entry.beta_max != 1 && entry.beta_max != 2) beta_max.refuse("1 or 2 is expected");
+  }
 }
 
 std::vector<Knob> knobs_from(const Field& field) {
@@ -111,9 +123,7 @@ double positive(const Field& field) {
 }
 
 void require_time_stamp(const Field& field) {
-  std::tm parts{};
-  const char* const end = ::strptime(field.text().c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (end == nullptr || *end != '\0')
+  if (!is_time_stamp(field.text()))
     field.refuse(
         fmt::format("a time like 2025-11-29T20:40:58Z is expected, not {}", dump(field.raw())));
 }
@@ -192,6 +202,13 @@ Wisdom wisdom_from(const Field& whole) {
       field.refuse("its problem stands there twice; keep one of the two");
   }
   return wisdom;
+}
+
+// Whether what was found out about the same problem still holds, and says more.
+bool is_wider(const WisdomEntry& there, const WisdomEntry& entry) {
+  return there.search.evaluated > entry.search.evaluated &&
+         problem_key(there) == problem_key(entry) &&
+         differing(facts_of_winners, there.fingerprint, "", entry.fingerprint, "").empty();
 }
 
 double apart(double a, double b) { return std::abs(std::log2(a / b)); }
@@ -296,17 +313,31 @@ void add(Wisdom& wisdom, WisdomEntry entry) {
   wisdom.entries.insert(place, std::move(entry));
 }
 
-void add_to_wisdom_file(const std::string& path, const std::vector<WisdomEntry>& entries) {
-  if (entries.empty()) return;
+std::vector<WisdomEntry> add_to_wisdom_file(const std::string& path,
+                                            const std::vector<WisdomEntry>& entries) {
+  std::vector<WisdomEntry> stayed;
+  if (entries.empty()) return stayed;
+  // The file is replaced whole, so it is its folder that two writers lock against each other.
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0) flock(folder.get(), LOCK_EX);
   Wisdom wisdom;
   if (std::filesystem::exists(path))
     wisdom = read_wisdom(path);
   else
     wisdom.device = device_of(Field(entries.front().fingerprint, "fingerprint"));
   naming(path, [&] {
-    for (const WisdomEntry& entry : entries) add(wisdom, entry);
+    for (const WisdomEntry& entry : entries) {
+      const auto wider = std::ranges::find_if(
+          wisdom.entries, [&](const WisdomEntry& there) { return is_wider(there, entry); });
+      if (wider == wisdom.entries.end())
+        add(wisdom, entry);
+      else
+        stayed.push_back(*wider);
+    }
   });
   write_file(path, json(wisdom));
+  return stayed;
 }
 
 double distance(const Problem& a, std::optional<Gates> a_gates, const Problem& b,
@@ -319,17 +350,17 @@ double distance(const Problem& a, std::optional<Gates> a_gates, const Problem& b
 }
 
 std::optional<Advice> find(const Wisdom& wisdom, const Problem& problem, std::optional<Gates> gates,
-                           Scope scope, Timing timing) {
+                           Scope scope, Timing timing, int beta_max) {
   std::optional<Advice> best;
   const auto rank = [&](const Advice& advice) {
     return std::tuple(advice.entry->timing != timing, advice.distance, !advice.exact);
   };
   for (const WisdomEntry& entry : wisdom.entries) {
     if (entry.scope != scope) continue;
-    const Advice advice{
-        .entry = &entry,
-        .distance = distance(problem, gates, entry.problem, entry.gates),
-        .exact = entry.timing == timing && entry.gates == gates && entry.problem == problem};
+    const Advice advice{.entry = &entry,
+                        .distance = distance(problem, gates, entry.problem, entry.gates),
+                        .exact = entry.timing == timing && entry.gates == gates &&
+                                 entry.beta_max == beta_max && entry.problem == problem};
     if (!best || rank(advice) < rank(*best)) best = advice;
   }
   return best;
@@ -364,6 +395,12 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
+}
+
+bool is_time_stamp(const std::string& text) {
+  std::tm parts{};
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return end != nullptr && *end == '\0';
 }
 
 }  // namespace gdn

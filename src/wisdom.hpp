@@ -24,6 +24,7 @@ struct WisdomEntry {
   std::string case_name;
   Problem problem;
   Gates gates = Gates::random_decay;
+  int beta_max = 1;  // as in a Recipe
   Scope scope = Scope::core;
   Timing timing = Timing::cold;
 
@@ -91,8 +92,11 @@ std::string problem_key(const WisdomEntry& entry);
 // and timing. Throws UserError for an entry of another device.
 void add(Wisdom& wisdom, WisdomEntry entry);
 
-// The same with a file, which is made where there is none and replaced whole or not at all.
-void add_to_wisdom_file(const std::string& path, const std::vector<WisdomEntry>& entries);
+// The same with a file, which is made where there is none and replaced whole or not at all. An
+// entry of the same problem stays where its search evaluated more candidates, of the same kernels'
+// sources under the same driver: returns those that stayed.
+std::vector<WisdomEntry> add_to_wisdom_file(const std::string& path,
+                                            const std::vector<WisdomEntry>& entries);
 
 // How far apart two problems are, for the choice of a kernel:
 //   |log2| of the ratios of  independent chains (non-empty sequences × value heads),
@@ -115,7 +119,7 @@ struct Advice {
 // first. One of another timing (entry->timing) only where there is none of the wanted. Nothing
 // where the scope has none. Gates are unknown (nullopt) of a user's own inputs.
 std::optional<Advice> find(const Wisdom& wisdom, const Problem& problem, std::optional<Gates> gates,
-                           Scope scope, Timing timing);
+                           Scope scope, Timing timing, int beta_max = 1);
 
 // What is not now as it was when the entry was measured, each in one sentence: the device's name,
 // the hash of the kernels' sources, driver, CUDA version, MIG, ECC. `now` is a fingerprint of
@@ -128,6 +132,7 @@ std::string device_slug(std::string_view device_name);  // "NVIDIA H200": nvidia
 // environment's GDNBENCH_TUNING says. Throws UserError where there is no such folder.
 std::string wisdom_path(const std::string& device_name);
 
-std::string utc_now();  // for tuned_at
+std::string utc_now();                        // for tuned_at
+bool is_time_stamp(const std::string& text);  // as utc_now() writes them
 
 }  // namespace gdn

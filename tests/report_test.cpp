@@ -358,7 +358,7 @@ TEST(Journal, ATornLastLineIsDropped) {
   const std::string start = journal_header(report) + journal_line(report.rows[0]);
   const std::string last = journal_line(report.rows[1]);
   const File file("", "torn.jsonl");
-  for (std::size_t length = 0; length < last.size(); length += 20) {
+  for (std::size_t length = 0; length + 1 < last.size(); length += 20) {
     std::ofstream(file.path(), std::ios::binary) << start + last.substr(0, length);
     const Journal journal = read_journal(file.path());
     ASSERT_EQ(journal.report.rows.size(), 1U) << length;

@@ -99,6 +99,44 @@ TEST(Tune, DoesTheWholeJob) {
   }
 }
 
+// Where the winners went into a file, the line that comes next finds them there.
+TEST(Tune, TheNextStepThatItPrintsRuns) {
+  Folder folder;
+  const Ended ended = run_program(
+      folder, tool,
+      tune_arguments({"--case", "edge_lengths:tokens=3", "--scope", "core", "--timing", "hot",
+                      "--variant", test::each_first, "--output", "my wisdom.json"}));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const std::string mark = "next: gdnbench ";
+  const std::size_t at = ended.out.find(mark);
+  ASSERT_NE(at, std::string::npos) << ended.out;
+  std::string line = ended.out.substr(at + mark.size());
+  line.resize(line.find('\n'));
+  const Ended next = test::run_shell(folder, "$T " + line + " --backend cpu --timeout 0.01");
+  EXPECT_EQ(next.exit_code, 0) << line << next.err;
+  EXPECT_HAS(next.out, "tuned: for this very problem");
+}
+
+TEST(Tune, ANarrowerSearchLeavesTheWiderOnesWinner) {
+  Folder folder;
+  const auto tune = [&](const Words& more) {
+    Words words = small({"--output", "w.json"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Ended ended = run_program(folder, tool, words);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended;
+  };
+  tune({});
+  const std::string wide = read_file(folder / "w.json");
+  const Ended narrow = tune({"--strategy", "random", "--max-evals", "1"});
+  EXPECT_HAS(narrow.err,
+             "warning: w.json: the entry of edge_lengths:tokens=7:query_heads=1:value_heads=1 core "
+             "hot stays: its search evaluated 3 candidates, this one 1");
+  EXPECT_EQ(read_file(folder / "w.json"), wide);
+  EXPECT_FALSE(has(tune({"--seed", "9"}).err, "warning"));  // one as wide takes its place
+  EXPECT_EQ(json::parse(read_file(folder / "w.json"))["entries"][0]["search"]["seed"], 9);
+}
+
 TEST(Tune, HelpAndDryRunTeach) {
   Folder folder;
   EXPECT_HAS(run_program(folder, tool, {"--help"}).out, "gdnbench tune --case short_tail_state");
@@ -247,6 +285,8 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   std::string partial;
   for (std::string line; std::getline(whole, line);)
     if (!has(line, "\"candidate\":\"xform:") && !has(line, "\"a_s\"")) partial += line + "\n";
+  const std::string now = read_record(folder / "r.jsonl").measured_at;
+  partial.replace(partial.find(now), now.size(), "2025-11-29T20:40:58Z");
   write_text(folder / "partial.jsonl", partial);
   for (const char* strategy : {"racing", "exhaustive", "random", "annealing"}) {
     const Ended ended =
@@ -254,6 +294,15 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_HAS(ended.out, std::string("missing from the record: ") + test::xform);
     EXPECT_HAS(ended.out, "2 of 2 candidates evaluated");
+  }
+  run_program(folder, tool, {"tune", "--replay", "partial.jsonl", "--output", "w.json"});
+  const json wisdom = json::parse(read_file(folder / "w.json"));
+  ASSERT_EQ(wisdom["entries"].size(), 2U);
+  for (const json& entry : wisdom["entries"]) {
+    EXPECT_EQ(entry["search"]["candidates"], 3);
+    EXPECT_EQ(entry["search"]["evaluated"], 2);
+    EXPECT_EQ(entry["search"]["limited"], true);
+    EXPECT_EQ(entry["tuned_at"], "2025-11-29T20:40:58Z");
   }
   const Ended one =
       run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--variant", test::chunked});

@@ -11,6 +11,7 @@
 #include "src/appended_file.hpp"
 #include "src/error.hpp"
 #include "src/statistics.hpp"
+#include "src/wisdom.hpp"
 #include "tests/process.hpp"
 
 namespace gdn {
@@ -26,10 +27,12 @@ const json options = {{"seed", 1}};
 const json problem = {{"case", "small"}, {"scope", "core"}};
 
 // Sample i of "slow" is 2 + i/1000 s, of "fast" 1 + i/1000 s; "bad" is incorrect, and "frail" fails
-// when it is paired. Counts what it is asked.
+// when it is paired. To lay the problem out costs 100 s, which are no candidate's. Counts what it
+// is asked.
 class Scripted : public Evaluator {
  public:
   const Evaluation& evaluate(const std::string& id, std::size_t samples) override {
+    if (known_.empty()) spent_s_ += 100;
     Evaluation& known = known_[id];
     if (known.setup_s == 0) {
       ++setups;
@@ -92,7 +95,7 @@ TEST(Record, HoldsEveryAnswerOnceAndReadsBack) {
   const auto recording = recording_evaluator(inner, file, problem);
   EXPECT_EQ(search_with(*recording), said_by_all);
   EXPECT_EQ(inner.taken, 7);
-  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  EXPECT_EQ(recording->spent_s(), 100 + 4 * 10 + 7 * 0.5 + 2 * 3);
   file.finish(problem);
   file.finish(problem);
 
@@ -101,6 +104,7 @@ TEST(Record, HoldsEveryAnswerOnceAndReadsBack) {
   const TuningRecord record = read_record(folder / "r.jsonl");
   EXPECT_EQ(record.fingerprint, fingerprint);
   EXPECT_EQ(record.options, options);
+  EXPECT_TRUE(is_time_stamp(record.measured_at)) << record.measured_at;
   ASSERT_EQ(record.problems.size(), 1U);
   const RecordedProblem& read = record.problems[0];
   EXPECT_TRUE(read.finished);
@@ -144,7 +148,7 @@ TEST(Record, GoesOnFromWhereverItWasCut) {
   file.go_on(fingerprint, options);
   const auto recording = recording_evaluator(inner, file, problem);
   search_with(*recording);
-  EXPECT_EQ(recording->spent_s(), 4 * 10 + 7 * 0.5 + 2 * 3);
+  EXPECT_EQ(recording->spent_s(), 100 + 4 * 10 + 7 * 0.5 + 2 * 3);
   file.finish(problem);
   EXPECT_EQ(inner.setups + inner.taken + inner.pairs, 0);
   EXPECT_EQ(read_file(folder / "whole.jsonl"), whole);
@@ -194,8 +198,21 @@ TEST(Record, IsReadStrictly) {
     changed.replace(changed.find(from), from.size(), to);
     return header + "\n" + changed + "\n";
   };
-  EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
+  ASSERT_EQ(read(header + "\n" + answer + "\n").problems[0].answers.size(), 1U);
+  EXPECT_EQ(read(header + "\n" + answer + "\n").problems[0].answers[0].seconds, 1);
+  EXPECT_EQ(
+      read(with("\"setup_s\":0", "\"seconds\":3,\"setup_s\":0")).problems[0].answers[0].seconds, 3);
   EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
+  EXPECT_EQ(read(header + "\n").measured_at, "");
+  const std::string dated = R"({"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z",)"
+                            R"("fingerprint":{},"options":{}})";
+  EXPECT_EQ(read(dated + "\n").measured_at, "2025-11-29T20:40:58Z");
+  expect_refused(
+      [&] {
+        read(R"({"schema":"gdnbench-record/1","measured_at":"today","fingerprint":{},"options":{}})"
+             "\n");
+      },
+      "r.jsonl:1: measured_at: a time like");
   expect_refused([&] { read(""); }, "has no whole line");
   expect_refused([&] { read(header); }, "has no whole line");
   expect_refused([&] { read("nonsense\n"); }, "r.jsonl:1: not a line of a record");

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "src/error.hpp"
 #include "tests/json_schema.hpp"
@@ -156,6 +157,8 @@ TEST(Wisdom, RefusalsNameTheField) {
             "entries[0].problem.query_heads: at least one head is expected");
   EXPECT_EQ(changed("/entries/0/problem/query_heads", 3),
             "entries[0].problem.value_heads: a multiple of query_heads, which is 3, is expected");
+  EXPECT_EQ(changed("/entries/0/problem/beta_max", 3),
+            "entries[0].problem.beta_max: 1 or 2 is expected");
   EXPECT_EQ(changed("/entries/0/problem/gates", "zer0"),
             "entries[0].problem.gates: \"zer0\" is none of random_decay, mixed, zero, model, "
             "strong, reset, infinite");
@@ -207,15 +210,46 @@ TEST(Wisdom, AddingReplacesTheSameProblemAndKeepsTheOthers) {
   EXPECT_EQ(gdn::json({.device = "Example GPU", .entries = {after.entries[1], after.entries[2]}}),
             gdn::json({.device = "Example GPU", .entries = {entries[1], entries[2]}}));
 
-  // Another gate profile, state, order of the sequences, scope or timing is another problem.
-  std::vector<WisdomEntry> others(5, entries[2]);
+  // Another gate profile, state, order of the sequences, scope, timing or range of beta is another
+  // problem.
+  std::vector<WisdomEntry> others(6, entries[2]);
   others[0].gates = Gates::mixed;
   others[1].problem.initial_state = false;
   others[2].problem = problem_of({64, 0, 4096}, 2, 8, true);
   others[3].scope = Scope::forward;
   others[4].timing = Timing::cold;
+  others[5].beta_max = 2;
   add_to_wisdom_file(path, others);
-  EXPECT_EQ(read_wisdom(path).entries.size(), 8U);
+  const Wisdom grown = read_wisdom(path);
+  EXPECT_EQ(grown.entries.size(), 9U);
+  EXPECT_EQ(schema().faults(json::parse(read_file(path))), Faults{});
+  for (const int beta_max : {1, 2}) {
+    const auto found =
+        find(grown, entries[2].problem, entries[2].gates, Scope::core, Timing::graph, beta_max);
+    EXPECT_TRUE(found->exact);
+    EXPECT_EQ(found->entry->beta_max, beta_max);
+  }
+}
+
+TEST(Wisdom, AWiderSearchOfTheSameKernelsStays) {
+  Folder folder;
+  const std::string path = folder / "w.json";
+  const WisdomEntry wide = example().entries[0];
+  add_to_wisdom_file(path, {wide});
+  const std::string before = read_file(path);
+  WisdomEntry narrow = wide;
+  narrow.search.evaluated = wide.search.evaluated - 1;
+  const std::vector<WisdomEntry> stayed = add_to_wisdom_file(path, {narrow});
+  ASSERT_EQ(stayed.size(), 1U);
+  EXPECT_EQ(to_json(stayed[0]), to_json(wide));
+  EXPECT_EQ(read_file(path), before);
+  for (const char* fact : {"kernels", "driver"}) {
+    add_to_wisdom_file(path, {wide});
+    WisdomEntry other = narrow;
+    other.fingerprint[fact] = "another";
+    EXPECT_TRUE(add_to_wisdom_file(path, {other}).empty()) << fact;
+    EXPECT_EQ(read_wisdom(path).entries[0].fingerprint, other.fingerprint);
+  }
 }
 
 TEST(Wisdom, AnEntryOfAnotherDeviceIsRefusedAndNothingIsWritten) {
@@ -366,6 +400,25 @@ TEST(WisdomFile, IsNamedAfterTheDevice) {
   EXPECT_THROW(wisdom_path("NVIDIA H200"), UserError);
   unsetenv("GDNBENCH_TUNING");
   EXPECT_EQ(std::filesystem::path(wisdom_path("X")).parent_path().filename(), "tuning");
+}
+
+// Each reads, adds and replaces the whole file: none may take away what another has added.
+TEST(WisdomFile, WritersAtOnceLoseNothing) {
+  Folder folder;
+  const std::string path = folder / "w.json";
+  const WisdomEntry entry = example().entries[0];
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 4; ++writer)
+    writers.emplace_back([&, writer] {
+      for (int i = 0; i < 10; ++i) {
+        WisdomEntry mine = entry;
+        mine.case_name = "case";
+        mine.problem.offsets = {0, 100 * writer + i + 1};
+        add_to_wisdom_file(path, {mine});
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(read_wisdom(path).entries.size(), 40U);
 }
 
 }  // namespace

@@ -69,15 +69,16 @@ TEST(WisdomExport, IsATableForSpreadsheets) {
   EXPECT_EQ(ended.out, "");
   EXPECT_EQ(
       read_file(folder / "w.csv"),
-      "tuned_as,sequences,query_heads,value_heads,initial_state,gates,scope,timing,variant,"
+      "tuned_as,sequences,query_heads,value_heads,initial_state,gates,beta_max,scope,timing,"
+      "variant,"
       "median_s,ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,"
       "limited,seconds,tuned_at,kernels,driver\r\n"
-      "chain_equal,8192,4,4,false,random_decay,core,graph,split_barrier:stages=3:value_width=32,"
+      "chain_equal,8192,4,4,false,random_decay,1,core,graph,split_barrier:stages=3:value_width=32,"
       "0.000184,0.000183,0.000185,split_barrier:stages=2:value_width=32,racing,1,24,24,4,false,"
       "61.5,2025-11-29T20:40:58Z,aaaa,580.1\r\n"
-      "chain_equal,8192,4,4,false,random_decay,forward,graph,fused:stages=3,0.0004,,,,random,"
+      "chain_equal,8192,4,4,false,random_decay,1,forward,graph,fused:stages=3,0.0004,,,,random,"
       "18446744073709551615,24,3,3,true,9,2025-11-30T01:02:03Z,bbbb,580.1\r\n"
-      "ragged:two,4096;0;64,2,8,true,zero,core,graph,fused:stages=2,0.00012,0.00011,0.00013,,"
+      "ragged:two,4096;0;64,2,8,true,zero,1,core,graph,fused:stages=2,0.00012,0.00011,0.00013,,"
       "exhaustive,0,24,24,24,false,130,2025-11-29T21:00:00Z,aaaa,580.1\r\n");
 }
 
@@ -127,6 +128,34 @@ int main() {
   if (w::find({1, 2000, 2000, 2, 8, true, ""}, "forward", "graph") != &w::entries[1]) return 5;
   if (w::find(chain, "core", "cold") != nullptr) return 6;
   return w::entries[0].variant == "split_barrier:stages=3:value_width=32" ? 0 : 7;
+}
+)");
+  ASSERT_EQ(complaints(folder, "use.cpp -o use"), "");
+  EXPECT_EQ(run_program(folder, folder / "use", {}).exit_code, 0);
+}
+
+// Two entries that differ in nothing but beta_max.
+TEST(WisdomExport, TellsBetasApart) {
+  Folder folder;
+  Wisdom wisdom = read_wisdom(example_path);
+  wisdom.entries.resize(1);
+  WisdomEntry wide = wisdom.entries[0];
+  wide.beta_max = 2;
+  wide.winner.variant = "of_wide_beta";
+  add(wisdom, wide);
+  write_text(folder / "w.json", gdn::json(wisdom));
+  EXPECT_HAS(run_shell(folder, "$T wisdom show w.json").out, "random_decay, beta to 2");
+  EXPECT_HAS(run_shell(folder, "$T wisdom export w.json --format csv").out,
+             "false,random_decay,2,core,graph,of_wide_beta,");
+  run_shell(folder, "$T wisdom export w.json --format cpp -o best.hpp");
+  write_text(folder / "use.cpp", R"(
+#include "best.hpp"
+namespace w = gdnbench_wisdom;
+int main() {
+  const auto winner = [](int beta_max) {
+    return w::find({1, 8192, 8192, 4, 4, false, "random_decay", beta_max}, "core", "graph")->variant;
+  };
+  return winner(2) == "of_wide_beta" && winner(1) != "of_wide_beta" ? 0 : 1;
 }
 )");
   ASSERT_EQ(complaints(folder, "use.cpp -o use"), "");

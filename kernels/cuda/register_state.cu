@@ -20,11 +20,11 @@
 // With 128 values the two chains fill each other's gaps, up to the tensor cores' 2304, of which 256
 // are the scores': 1.32 µs. With both waiting for the same loads and shared memory, rather 1.7.
 //
-// Measured (H200, graph timing, reports/h200/graph.json), µs a chunk while every head has a
-// multiprocessor: 64 values 1.33 to 1.34 on long sequences with three stages, 1.45 with two; 128
-// values 1.98 to 2.05 whatever the stages. So neither comes near what the tensor cores would
-// allow, and a third stage is worth 8 % to one chain, nothing to two: what two chains wait for is
-// not the loads. Not yet looked at with ncu.
+// Measured (H200, graph timing, reports/h200/graph.json), µs a chunk of chain_equal, long_low_gva
+// and batch_split_gva: 64 values 1.32 to 1.35 with three stages, 1.43 to 1.67 with two; 128 values
+// 1.95 to 2.03 whatever the stages. So neither comes near what the tensor cores would allow. A
+// third stage is worth 7 to 19 % to one chain and nothing to two: what two chains wait for is not
+// the loads. Not yet looked at with ncu.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
 

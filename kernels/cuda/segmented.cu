@@ -30,11 +30,11 @@
 // bytes of wide_gva_state and deep_gva_state take 97 µs at 4.3 TB/s without those of warm-ups,
 // which are 3 and 5 % of the inputs.
 //
-// Measured (H200, graph timing with an event's 3 µs or so inside, reports/h200/graph.json), core
-// scope with segments=auto: long_low_gva and batch_split_gva 79 µs, wide_gva_state and
-// deep_gva_state 150, chain_equal 21, short_tail_state 13.6. With 128 values, so that all
-// multiprocessors work, a chunk takes the 2.0 to 2.2 µs of rung 8 and not the 1.7 predicted: that
-// is all of the difference. 64 values and three stages win where there is room for twice the CTAs.
+// Measured (H200, graph timing with some 3 µs of an event inside, reports/h200/graph.json), core
+// scope, the best of segments=auto: short_tail_state 13.3 µs, chain_equal 20.9, long_low_gva 79.4,
+// batch_split_gva 77.9, wide_gva_state 150.5, deep_gva_state 156.6. With 128 values a chunk takes
+// the 2 µs and more of rung 8 and not the 1.7 predicted: that is nearly all of the difference. 64
+// values and three stages win where there is room for twice the CTAs.
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/register_chain.cuh"

@@ -23,6 +23,7 @@ constexpr std::string_view begin =
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace gdnbench_wisdom {
 
@@ -35,6 +36,7 @@ struct Shape {
   int value_heads;
   bool initial_state;      // whether one is given
   std::string_view gates;  // the gate profile; "" where it is not known
+  int beta_max = 1;        // beta in (0, beta_max): 1 or 2
 };
 
 struct Entry {
@@ -66,15 +68,16 @@ inline double distance(const Shape& a, const Shape& b) {
          (a.initial_state != b.initial_state ? 0.25 : 0) + (other_gates ? 1 : 0);
 }
 
-// The nearest entry of this scope and timing, of equally near ones the first; null where there is
-// none.
+// The nearest entry of this scope and timing, of equally near ones one of the same beta_max, then
+// the first; null where there is none.
 inline const Entry* find(const Shape& shape, std::string_view scope, std::string_view timing) {
+  const auto rank = [&](const Shape& s) {
+    return std::pair(distance(shape, s), s.beta_max != shape.beta_max);
+  };
   const Entry* best = nullptr;
   for (const Entry& entry : entries) {
     if (entry.scope != scope || entry.timing != timing) continue;
-    if (best == nullptr || distance(shape, entry.shape) < distance(shape, best->shape)) {
-      best = &entry;
-    }
+    if (best == nullptr || rank(entry.shape) < rank(best->shape)) best = &entry;
   }
   return best;
 }
@@ -100,11 +103,12 @@ std::string initialiser(const WisdomEntry& entry) {
     sequences += problem.length(s) > 0;
     longest = std::max(longest, problem.length(s));
   }
-  return fmt::format("    {{{}, {{{}, {}, {}, {}, {}, {}, \"{}\"}}, \"{}\", \"{}\", {}, {}}},\n",
-                     literal(entry.case_name), sequences, longest, problem.tokens(),
-                     problem.query_heads, problem.value_heads, problem.initial_state,
-                     name_of(entry.gates), name_of(entry.scope), name_of(entry.timing),
-                     literal(entry.winner.variant), entry.winner.median_s);
+  return fmt::format(
+      "    {{{}, {{{}, {}, {}, {}, {}, {}, \"{}\", {}}}, \"{}\", \"{}\", {}, {}}},\n",
+      literal(entry.case_name), sequences, longest, problem.tokens(), problem.query_heads,
+      problem.value_heads, problem.initial_state, name_of(entry.gates), entry.beta_max,
+      name_of(entry.scope), name_of(entry.timing), literal(entry.winner.variant),
+      entry.winner.median_s);
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ constexpr std::string_view header =
     "flags,tuned\r\n";
 
 constexpr std::string_view wisdom_header =
-    "tuned_as,sequences,query_heads,value_heads,initial_state,gates,scope,timing,variant,median_s,"
-    "ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,limited,"
-    "seconds,tuned_at,kernels,driver\r\n";
+    "tuned_as,sequences,query_heads,value_heads,initial_state,gates,beta_max,scope,timing,variant,"
+    "median_s,ci95_low_s,ci95_high_s,tied,strategy,seed,candidates,evaluated,evaluated_fully,"
+    "limited,seconds,tuned_at,kernels,driver\r\n";
 
 std::string joined_knobs(const Row& row) {
   std::string text;
@@ -110,7 +110,10 @@ std::string record(const WisdomEntry& entry) {
   Record record;
   record.text(entry.case_name).text(sequences);
   record.number(problem.query_heads).number(problem.value_heads).text(truth(problem.initial_state));
-  record.text(name_of(entry.gates)).text(name_of(entry.scope)).text(name_of(entry.timing));
+  record.text(name_of(entry.gates))
+      .number(entry.beta_max)
+      .text(name_of(entry.scope))
+      .text(name_of(entry.timing));
   record.text(entry.winner.variant).number(entry.winner.median_s);
   if (const auto& ci95 = entry.winner.ci95)
     record.number(ci95->first).number(ci95->second);

@@ -17,9 +17,10 @@ std::string shape_of(const WisdomEntry& entry) {
   std::int32_t longest = 0;
   for (int s = 0; s < problem.sequences(); ++s) longest = std::max(longest, problem.length(s));
   return fmt::format(
-      "{} seq, {} tokens{}, {}/{} heads{}, {}", problem.sequences(), problem.tokens(),
+      "{} seq, {} tokens{}, {}/{} heads{}, {}{}", problem.sequences(), problem.tokens(),
       problem.sequences() > 1 ? fmt::format(" (longest {})", longest) : "", problem.query_heads,
-      problem.value_heads, problem.initial_state ? ", state" : "", name_of(entry.gates));
+      problem.value_heads, problem.initial_state ? ", state" : "", name_of(entry.gates),
+      entry.beta_max != 1 ? fmt::format(", beta to {}", entry.beta_max) : "");
 }
 
 // "racing, 24 of 24 tried, 4 fully"
