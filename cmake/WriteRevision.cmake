@@ -12,7 +12,7 @@ file(GLOB_RECURSE kernels LIST_DIRECTORIES false RELATIVE ${SOURCE} ${SOURCE}/ke
 set(hashes "")
 foreach(kernel IN LISTS kernels)
   file(READ ${SOURCE}/${kernel} text)
-  string(REGEX REPLACE "//[^\n]*" "" text "${text}")  # what a comment says changes no kernel
+  string(REGEX REPLACE "//[^\n]*" "" text "${text}")  # what a comment says changes no kernel (its lines still count)
   string(SHA256 hash "${text}")
   string(APPEND hashes "${kernel} ${hash}\n")
 endforeach()

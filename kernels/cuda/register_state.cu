@@ -9,22 +9,16 @@
 //
 // Bytes a chunk and head, with 128 values: A 8 KiB, V 16, O 16, and Q and K 32 once a query head:
 // 97 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
-//
-// Predicted, of cycles a chunk. The tensor cores take 32 for a step of 16 of 64 × 64, and a
-// warpgroup alone 42, or 74 for 64 × 128, as it cannot keep them busy from registers.
-//
-// With 64 values: K S 336, Q S 336 with R rounded beside it, A R 168, W rounded ~150, S' 296, then
-// W P' 168 with the next start and rounding, ~200, beside it: ~1490, which is 0.85 µs at 1.75 GHz.
-// All of it is one chain, and the tensor cores are busy for 1280.
-//
-// With 128 values the two chains fill each other's gaps, up to the tensor cores' 2304, of which 256
-// are the scores': 1.32 µs. With both waiting for the same loads and shared memory, rather 1.7.
+// Predicted: the tensor cores take 32 cycles for a step of 16 of 64 × 64, one warpgroup 42, or 74
+// for 64 × 128. With 64 values there is one chain: K S 336, Q S 336 with R rounded beside it, A R
+// 168, W rounded ~150, S' 296, W P' 168 and ~200 beside it: ~1490, 0.85 µs at 1.75 GHz. With 128
+// values two chains fill each other's gaps, up to the tensor cores' 2304, 256 of them the scores':
+// 1.32 µs, or rather 1.7, as both wait for the same loads and shared memory.
 //
 // Measured (H200, graph timing, reports/h200/graph.json), µs a chunk of chain_equal, long_low_gva
 // and batch_split_gva: 64 values 1.32 to 1.35 with three stages, 1.43 to 1.67 with two; 128 values
-// 1.95 to 2.03 whatever the stages. So neither comes near what the tensor cores would allow. A
-// third stage is worth 7 to 19 % to one chain and nothing to two: what two chains wait for is not
-// the loads. Not yet looked at with ncu.
+// 1.95 to 2.03 whatever the stages: what two chains wait for is not the loads. Neither comes near
+// what the tensor cores would allow. Not yet looked at with ncu.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
 

@@ -23,18 +23,12 @@
 // Bytes and cycles: those of rung 8, and those of the warm-up, for which O is not stored, P' not
 // made and Q loaded in vain: K, V, A and Q are 56 KiB a chunk and head.
 //
-// Predicted, with 132 multiprocessors and −3.2 a chunk, so that 4 chunks are enough: wide_gva_state
-// has two segments of 66 chunks instead of one of 128, deep_gva_state four of 67 instead of one of
-// 256, long_low_gva sixteen of 36 instead of one of 512, chain_equal 31 of 8 instead of one of 128.
-// At 1.3 to 1.7 µs a chunk (register_state.cu): 86 to 112 µs, the same, 47 to 61, and 10 to 14. The
-// bytes of wide_gva_state and deep_gva_state take 97 µs at 4.3 TB/s without those of warm-ups,
-// which are 3 and 5 % of the inputs.
-//
-// Measured (H200, graph timing with some 3 µs of an event inside, reports/h200/graph.json), core
-// scope, the best of segments=auto: short_tail_state 13.3 µs, chain_equal 20.9, long_low_gva 79.4,
-// batch_split_gva 77.9, wide_gva_state 150.5, deep_gva_state 156.6. With 128 values a chunk takes
-// the 2 µs and more of rung 8 and not the 1.7 predicted: that is nearly all of the difference. 64
-// values and three stages win where there is room for twice the CTAs.
+// Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
+// wide_gva_state (2 segments of 66 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
+// bytes take 97; long_low_gva (16 of 36) 47 to 61; chain_equal (31 of 8) 10 to 14. Measured (H200,
+// graph timing with some 3 µs of an event inside, reports/h200/graph.json), best of segments=auto:
+// 150.5, 156.6, 79.4 and 20.9; short_tail_state 13.3. With 128 values a chunk takes the 2 µs and
+// more of rung 8: that is nearly all of the difference. 64 values win where CTAs are few.
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/register_chain.cuh"
