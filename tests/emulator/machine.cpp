@@ -319,8 +319,9 @@ void meet(const char* instruction, std::uint32_t mask, void* own,
   if (!(mask >> lane.number & 1)) fail(fmt::format("is not in the mask of {}", instruction));
   Meeting& meeting = lane.warp->meetings[std::countr_zero(mask)];
   if (meeting.come == 0) {
-    meeting.instruction = instruction, meeting.mask = mask;
-  } else if (std::strcmp(meeting.instruction, instruction) != 0 || meeting.mask != mask) {
+    meeting = {instruction, mask};
+  } else if (meeting.mask != mask || (meeting.instruction != instruction &&
+                                      std::strcmp(meeting.instruction, instruction) != 0)) {
     fail(fmt::format("comes to {}, and other lanes of its warp to {}", instruction,
                      meeting.instruction));
   }
