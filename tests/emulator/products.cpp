@@ -2,6 +2,7 @@
 // and the wait for its group; only then are operands in shared memory read.
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -33,16 +34,27 @@ struct Operand {
       throw Fault("the descriptor of a product is not of the 128-byte swizzle");
   }
 
-  float operator()(std::uint32_t outer, std::uint32_t k) const {
+  // Eight neighbours from [outer][k] on: of a row, or of a column where it is transposed.
+  std::array<BFloat16, 8> unit(std::uint32_t outer, std::uint32_t k) const {
     const std::uint32_t plain =
         start + (transposed ? outer / 64 * leading + outer % 64 * 2 + k / 8 * stride + k % 8 * 128
                             : outer / 8 * stride + outer % 8 * 128 + k * 2);
     const std::uint32_t swizzled = plain ^ (plain >> 7 & 7) << 4;
-    if (swizzled < 1024 || swizzled + 2 > bytes)
+    if (swizzled < 1024 || swizzled + 16 > bytes)
       throw Fault("an operand of a product is not in the CTA's shared memory");
-    BFloat16 x;
-    std::memcpy(&x, shared + swizzled, 2);
-    return to_float(x);
+    std::array<BFloat16, 8> x;
+    std::memcpy(x.data(), shared + swizzled, sizeof(x));
+    return x;
+  }
+  // Visits [outer][k] of `rows` × 16 from row `first` on.
+  template <class Visit>
+  void for_each_element(std::uint32_t first, std::uint32_t rows, Visit visit) const {
+    for (std::uint32_t outer = 0; outer < rows; outer += transposed ? 8 : 1)
+      for (std::uint32_t k = 0; k < 16; k += transposed ? 1 : 8) {
+        const std::array<BFloat16, 8> x = unit(first + outer, k);
+        for (std::uint32_t i = 0; i < 8; ++i)
+          visit(transposed ? outer + i : outer, transposed ? k : k + i, to_float(x[i]));
+      }
   }
 };
 
@@ -79,13 +91,12 @@ void execute(Warp& warp, Product& product) {
         to[1] = std::bit_cast<float>(product.copy[lane][i] & 0xFFFF'0000U);
       }
   } else {
-    const Operand left(warp, x.a, x.a_transposed);
-    for (int i = 0; i < 16; ++i)
-      for (int k = 0; k < 16; ++k) a[i][k] = left(16 * (warp.number % 4) + i, k);
+    Operand(warp, x.a, x.a_transposed)
+        .for_each_element(warp.number % 4 * 16, 16, [&](int i, int k, float y) { a[i][k] = y; });
   }
-  const Operand right(warp, x.b, x.b_transposed);
-  for (int j = 0; j < n; ++j)
-    for (int k = 0; k < 16; ++k) b[k][j] = right(j, k);
+  Operand(warp, x.b, x.b_transposed).for_each_element(0, n, [&](int j, int k, float y) {
+    b[k][j] = y;
+  });
   float* values = product.accumulator->values.data();
   if (n == 32) multiply<32>(a, b, product.accumulate, values);
   if (n == 64) multiply<64>(a, b, product.accumulate, values);
