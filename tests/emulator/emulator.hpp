@@ -1,6 +1,6 @@
 // CUDA kernels on the host: what a thread of an emulated kernel may do, as the stand-ins for CUDA's
-// headers and for the wrappers of kernels/sm80 and kernels/sm90 need it. kernels/README.md
-// says what is modelled.
+// headers and for the wrappers of kernels/sm80 and kernels/sm90 need it. kernels/README.md says
+// what is modelled.
 #pragma once
 
 #include <cstddef>
