@@ -112,6 +112,7 @@ Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes)
   std::vector<std::string> notes = row.flags;
   if (!row.bound.empty()) notes.push_back(row.bound);
   if (row.tuned) notes.push_back(note_on(*row.tuned));
+  if (row.chosen) notes.push_back(note_on(*row.chosen));
   line.cells.push_back(verdict(row) + footnotes.mark(notes));
   return line;
 }
