@@ -1,5 +1,6 @@
 // Which instance to run where nothing was tuned: a model of what each costs, in three measured
-// constants, picks the cheapest and says why. Needs nothing of the tool: a server may copy it.
+// constants, picks the cheapest and says why. Beside kernels/ it needs obstacle() and fmt alone: a
+// server may copy it.
 //
 // A variant goes through a sequence, or a segment of it, in one CTA for a head and 64 or 128 of its
 // values (on the CPU: in a thread for a head), chunk after chunk. Then
