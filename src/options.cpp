@@ -247,7 +247,11 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   std::string* const score = &raw.what;
   run.add_option("--score", *score, "lab: print the lab's points (core scope, lab timing)")
       ->check(CLI::IsMember({"lab"}));
-  run.footer(std::string("Examples:\n"
+  run.footer(std::string("--variant tuned: of each case the winner that tuning has found · auto: "
+                         "the one that a model of\n"
+                         "costs predicts to be the fastest on this device, which needs no tuning; "
+                         "the row says why\n"
+                         "Examples:\n"
                          "  gdnbench run --case short_tail_state\n"
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
