@@ -225,7 +225,8 @@ TEST(Journal, IsWaitedForAMoment) {
   const int lock = open((folder / "r.json.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   Process resumed(folder, tool, {"run", "--resume", "r.json.jsonl"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  while (!resumed.has_open(folder / "r.json.jsonl") && !resumed.has_ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   close(lock);
   const Ended ended = resumed.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
