@@ -152,7 +152,9 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
 
 void Worker::greet() {
   const bool own = options_.program.empty();
-  const double patience_s = own ? options_.deadline_s : std::min(options_.deadline_s, 30.0);
+  // This build's start is no row that may hang, and another program may never answer.
+  const double patience_s =
+      own ? std::max(options_.deadline_s, 30.0) : std::min(options_.deadline_s, 30.0);
   try {
     const json hello = ask({{"options", to_json(options_)}}, patience_s);
     if (const int spoken = hello.value("protocol", 1); spoken != protocol)

@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using test::chunked;
+using test::deadline_s;
 using test::Ended;
 using test::faulty_tool;
 using test::Folder;
@@ -168,7 +169,7 @@ const std::vector<Fault> faults = {
     {"wrong", "incorrect", "off by"},        {"flaky", "incorrect", "second run"},
     {"tires", "incorrect", "timed runs"},    {"lazy", "incorrect", "timed runs"},
     {"throws", "failed", "no launch today"}, {"crashes", "failed", "Segmentation fault"},
-    {"exits", "failed", "exit code 17"},     {"hangs", "failed", "no answer within 3 s"},
+    {"exits", "failed", "exit code 17"},     {"hangs", "failed", "no answer within 10 s"},
 };
 
 // A faulty B costs its own row and no other.
@@ -178,7 +179,7 @@ TEST(Ab, AFaultyBHasNoVerdict) {
   for (const Fault& fault : faults) all += "," + fault.variant;
   const Ended ended = run_program(
       folder, faulty_tool,
-      ab({"--a", "slowed:percent=0", "--b", all, "--deadline", "3", "--timeout", "0.5"}));
+      ab({"--a", "slowed:percent=0", "--b", all, "--deadline", deadline_s, "--timeout", "0.5"}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   std::map<std::string, json> rows;
   for (const json& row : rows_in(folder)) rows[row["variant"]] = row;
@@ -201,9 +202,9 @@ TEST(Ab, AFaultyBHasNoVerdict) {
 TEST(Ab, AFaultyAHasNoVerdictEither) {
   for (const auto& [variant, status, reason] : faults) {
     Folder folder;
-    const Ended ended =
-        run_program(folder, faulty_tool,
-                    ab({"--a", variant, "--b", "chunked", "--deadline", "3", "--timeout", "0.5"}));
+    const Ended ended = run_program(
+        folder, faulty_tool,
+        ab({"--a", variant, "--b", "chunked", "--deadline", deadline_s, "--timeout", "0.5"}));
     EXPECT_EQ(ended.exit_code, 2) << variant << ended.err;
     const json rows = rows_in(folder);
     ASSERT_EQ(rows.size(), 1U);
@@ -293,11 +294,11 @@ TEST(Against, WhatTheOtherBuildLacksIsSkipped) {
 // What A does in the other build is A's fault, and B still stands.
 TEST(Against, FaultsOfTheOtherBuildAreNamed) {
   Folder folder;
-  const Ended ended = run_program(
-      folder, faulty_tool,
-      no_time({"--a", "hangs", "--b", "chunked", "--against", faulty_tool, "--deadline", "3"}));
+  const Ended ended = run_program(folder, faulty_tool,
+                                  no_time({"--a", "hangs", "--b", "chunked", "--against",
+                                           faulty_tool, "--deadline", deadline_s}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  EXPECT_HAS(rows_in(folder)[0]["reason"].get<std::string>(), "A, hangs: no answer within 3 s");
+  EXPECT_HAS(rows_in(folder)[0]["reason"].get<std::string>(), "A, hangs: no answer within 10 s");
 }
 
 TEST(Against, IsResumedWithTheSameBuildAlone) {
@@ -355,12 +356,12 @@ TEST(Against, WhatIsNoOtherBuildIsRefused) {
        "that build speaks version 1 of the workers' protocol, this one 2"},
       {answers("new", R"({"id":1,"protocol":99})"),
        "that build speaks version 99 of the workers' protocol, this one 2"},
-      {script(folder, "silent", "exec sleep 100\n"), "no answer within 3 s"},
+      {script(folder, "silent", "exec sleep 100\n"), "no answer within 10 s"},
   };
   for (const auto& [program, message] : refusals) {
     const Ended ended = run_program(
         folder, tool,
-        no_time({"--a", chunked, "--b", chunked, "--deadline", "3", "--against", program}));
+        no_time({"--a", chunked, "--b", chunked, "--deadline", deadline_s, "--against", program}));
     EXPECT_EQ(ended.exit_code, 4) << program << ": " << ended.err;
     EXPECT_HAS(ended.err, message);
     EXPECT_FALSE(has(ended.err, "unexpected")) << ended.err;
@@ -374,7 +375,7 @@ TEST(Against, NothingIsLeftRunning) {
   const std::string silent = script(folder, "silent", "echo $$ > pid\nexec sleep 100\n");
   const Ended ended = run_program(
       folder, tool,
-      no_time({"--a", chunked, "--b", chunked, "--deadline", "3", "--against", silent}));
+      no_time({"--a", chunked, "--b", chunked, "--deadline", deadline_s, "--against", silent}));
   EXPECT_EQ(ended.exit_code, 4) << ended.err;
   pid_t pid = 0;
   std::ifstream(folder / "pid") >> pid;

@@ -30,6 +30,10 @@ inline std::vector<std::string> run_arguments(const std::vector<std::string>& mo
   return all;
 }
 
+// Seconds after which a row counts as hanging: those that do not have to end before, however busy
+// the machine is.
+inline constexpr const char* deadline_s = "10";
+
 // A line of the shell, where $T is the tool and $RUN a quick run of one row with it.
 inline Ended run_shell(const Folder& folder, const std::string& line) {
   const std::string quick = std::string(tool) +

@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using test::chunked;
+using test::deadline_s;
 using test::each_first;
 using test::Ended;
 using test::expect_20_kills_lose_nothing;
@@ -298,7 +299,7 @@ TEST(Faults, EachCostsItsOwnRow) {
   const Ended ended =
       run_program(folder, faulty_tool,
                   run_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
-                                 "hot", "--deadline", "3", "--json", "r.json"},
+                                 "hot", "--deadline", deadline_s, "--json", "r.json"},
                                 "cpu", "2"));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   const json report = json::parse(read_file(folder / "r.json"));
@@ -317,7 +318,7 @@ TEST(Faults, EachCostsItsOwnRow) {
       {"throws", "failed", "no launch today"},
       {"crashes", "failed", "Segmentation fault"},
       {"exits", "failed", "exit code 17"},
-      {"hangs", "failed", "no answer within 5 s"},
+      {"hangs", "failed", "no answer within 12 s"},
       {"alone", "passed", ""},
       {"knobs:threads=64:width=128", "passed", ""},
       {"knobs:threads=512:width=128", "passed", ""},
@@ -389,7 +390,7 @@ TEST(Faults, AHangIsDeadBeforeTheNextRow) {
   const Ended ended = run_program(
       folder, faulty_tool,
       run_arguments({"--case", "edge_lengths:tokens=1", "--scope", "core", "--timing", "hot",
-                     "--variant", "hangs,alone", "--deadline", "3", "--json", "r.json"},
+                     "--variant", "hangs,alone", "--deadline", deadline_s, "--json", "r.json"},
                     "cpu", "0.1"));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   const json report = json::parse(read_file(folder / "r.json"));

@@ -16,6 +16,7 @@ namespace gdn {
 namespace {
 
 using nlohmann::json;
+using test::deadline_s;
 using test::Ended;
 using test::faulty_tool;
 using test::Folder;
@@ -237,8 +238,8 @@ TEST(Tune, FaultyCandidatesAreListedAndNeverWin) {
   const Ended ended =
       run_program(folder, faulty_tool,
                   tune_arguments({"--case", "edge_lengths:tokens=65", "--scope", "core", "--timing",
-                                  "hot", "--space", "faulty.yaml", "--deadline", "3", "--record",
-                                  "r.jsonl", "--json", "o.json", "--t4", "t4.json"}));
+                                  "hot", "--space", "faulty.yaml", "--deadline", deadline_s,
+                                  "--record", "r.jsonl", "--json", "o.json", "--t4", "t4.json"}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   const json found = json::parse(read_file(folder / "o.json"))["problems"][0];
   EXPECT_TRUE(found["winner"] == "chunked" || found["winner"] == "recurrent") << found["winner"];
@@ -252,7 +253,7 @@ TEST(Tune, FaultyCandidatesAreListedAndNeverWin) {
   EXPECT_EQ(out["crashes"].first, "failed");
   EXPECT_HAS(out["crashes"].second, "Segmentation fault");
   EXPECT_EQ(out["hangs"].first, "failed");
-  EXPECT_HAS(out["hangs"].second, "no answer within 3 s");
+  EXPECT_HAS(out["hangs"].second, "no answer within 10 s");
   EXPECT_EQ(out["picky"].first, "skipped");
   EXPECT_HAS(ended.out, "hangs");
   const TuningRecord record = read_record(folder / "r.jsonl");
@@ -354,7 +355,7 @@ using Clock = std::chrono::steady_clock;
 // comes twice, and the search that is whole in the end is the one that the record replays.
 void expect_20_kills_lose_nothing(const Words& more) {
   constexpr int wanted_kills = 20;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1000);
   std::mt19937 random(20);
   std::optional<Folder> folder(std::in_place);
   int kills = 0;
