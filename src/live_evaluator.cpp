@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/against.hpp"
+#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {
@@ -100,14 +101,8 @@ class LiveEvaluator : public Evaluator {
   }
 
   Planned planned_of(const std::string& candidate) const {
-    Planned planned{&problem_.c, nullptr, nullptr, problem_.scope, problem_.timing};
-    for (const Variant& variant : ladder())
-      for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == candidate) {
-          planned.variant = &variant;
-          planned.instance = &instance;
-        }
-    return planned;
+    const SelectedVariant selected = instance_of(candidate).value();
+    return {&problem_.c, selected.variant, selected.instance, problem_.scope, problem_.timing};
   }
 
   Bench& bench_;

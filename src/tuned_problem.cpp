@@ -1,14 +1,14 @@
 #include "src/tuned_problem.hpp"
 
+#include "src/variant_select.hpp"
+
 namespace gdn {
 namespace {
 
 // Of an instance that this build may not have any more (a replay): then they are in its id alone.
 std::vector<Knob> knobs_of(const std::string& id) {
-  for (const Variant& variant : ladder())
-    for (const Instance& instance : variant.instances)
-      if (variant_id(variant, instance) == id) return instance.knobs;
-  return {};
+  const std::optional<SelectedVariant> selected = instance_of(id);
+  return selected ? selected->instance->knobs : std::vector<Knob>();
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "src/error.hpp"
 #include "src/fingerprint.hpp"
 #include "src/inputs.hpp"
+#include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 
 namespace gdn {
@@ -299,13 +300,10 @@ class Server {
                            .sampling = options_.sampling,
                            .dump_folder = options_.dump_folder};
     const auto id = question.at(what).get<std::string>();
-    for (const Variant& variant : ladder())
-      for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == id) {
-          request.variant = &variant;
-          request.instance = &instance;
-        }
-    if (request.variant == nullptr) throw std::runtime_error(no_such_instance + id);
+    const std::optional<SelectedVariant> selected = instance_of(id);
+    if (!selected) throw std::runtime_error(no_such_instance + id);
+    request.variant = selected->variant;
+    request.instance = selected->instance;
     return request;
   }
 
