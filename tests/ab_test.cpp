@@ -83,6 +83,8 @@ TEST(Ab, BadCommandLinesAreRefusedWithTheRemedy) {
       {ab({"--a", chunked, "--b", chunked, "--min-pairs", "5"}), "--min-pairs"},
       {ab({"--a", chunked, "--b", chunked, "--repeat", "0"}), "--repeat"},
       {ab({"--a", chunked, "--b", chunked, "--timeout", "0"}), "--timeout"},
+      {ab({"--a", chunked, "--b", chunked, "--seed", "-1"}),
+       "--seed: \"-1\" is not a whole number"},
       {ab({"--a", chunked, "--b", chunked, "--caes", "x"}), "did you mean \"--case\"?"},
       {{"run", "--case", "short_tail_state", "--json", "r.json", "--against", tool, "--rounds",
         "2"},

@@ -148,6 +148,7 @@ TEST(Usage, BadCommandLinesAreRefusedWithExitCode4AndTheRemedy) {
       {{"run", "--case", "short_tail_state", "--set", "token=5"}, "did you mean \"tokens\""},
       {{"run", "--case", "short_tail_state", "--set", "tokens=010"}, "--set"},
       {{"run", "--case", "short_tail_state", "--json", "no/such/folder/r.json"}, "folder"},
+      {{"run", "--case", "short_tail_state", "--seed", "-1"}, "--seed -1:1:1: `seed` is \"-1\""},
       {{"run", "--inputs", "missing.safetensors"}, "missing.safetensors"},
       {{"run", "--inputs", "x", "--case", "short_tail_state"}, "--inputs takes the place"},
       {{"run", "--resume", "missing.jsonl"}, "missing.jsonl"},
