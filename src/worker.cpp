@@ -112,8 +112,11 @@ WorkerOptions options_from(const json& j) {
                        .timeout_s = j.at("timeout_s")}};
 }
 
-// Between fork and exec: nothing here may allocate, since other threads may hold locks.
-[[noreturn]] void become_worker(const char* program, int socket, int parent) {
+// Between fork and exec, as all of these: nothing here may allocate, since other threads may hold
+// locks. A program of another build leads a group of processes, as it may be a script that starts
+// others.
+[[noreturn]] void become_worker(const char* program, int socket, int parent, bool leads) {
+  if (leads) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives the run, even a hanging one
   if (getppid() != parent) _exit(1);
   if (socket == worker_socket)
@@ -122,6 +125,20 @@ WorkerOptions options_from(const json& j) {
     dup2(socket, worker_socket);
   execl(program, "gdnbench", "worker", static_cast<char*>(nullptr));
   _exit(127);
+}
+
+// Becomes one of the group, and ends all of it when the run has died and cannot.
+[[noreturn]] void watch_over(int group, int parent) {
+  if (setpgid(0, group) != 0) _exit(1);
+  sigset_t death;
+  sigemptyset(&death);
+  sigaddset(&death, SIGTERM);
+  sigprocmask(SIG_BLOCK, &death, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  int signal = 0;
+  if (getppid() == parent) sigwait(&death, &signal);
+  kill(-group, SIGKILL);
+  _exit(1);
 }
 
 }  // namespace
@@ -140,8 +157,14 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
     close(pair[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
-  if (pid_ == 0) become_worker(program.c_str(), pair[1], parent);
+  const bool leads = !options.program.empty();
+  if (pid_ == 0) become_worker(program.c_str(), pair[1], parent, leads);
   close(pair[1]);
+  if (leads) {
+    group_ = pid_;
+    setpgid(pid_, group_);  // whoever is first
+    if (fork() == 0) watch_over(group_, parent);
+  }
   socket_ = pair[0];
   try {
     greet();
@@ -186,6 +209,11 @@ void Worker::end() {
     waitpid(pid_, nullptr, 0);
   }
   pid_ = -1;
+  if (group_ > 0) {
+    kill(-group_, SIGKILL);
+    while (waitpid(-group_, nullptr, 0) > 0) continue;
+  }
+  group_ = -1;
 }
 
 std::string Worker::post_mortem() {

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "tests/json_schema.hpp"
 #include "tests/kills.hpp"
@@ -16,6 +18,7 @@
 namespace gdn {
 namespace {
 
+using namespace std::chrono_literals;
 using nlohmann::json;
 using test::chunked;
 using test::deadline_s;
@@ -23,6 +26,7 @@ using test::Ended;
 using test::faulty_tool;
 using test::Folder;
 using test::has;
+using test::Process;
 using test::read_file;
 using test::run_program;
 using test::tool;
@@ -383,6 +387,43 @@ TEST(Against, NothingIsLeftRunning) {
   std::ifstream(folder / "pid") >> pid;
   ASSERT_GT(pid, 0);
   EXPECT_TRUE(kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+// The process whose id the file will have; 0 where none comes.
+pid_t process_in(const std::string& path) {
+  pid_t pid = 0;
+  for (int i = 0; i < 3000 && pid == 0; ++i) {
+    if (std::ifstream file(path); !(file >> pid)) std::this_thread::sleep_for(10ms);
+  }
+  return pid;
+}
+
+// Whether it ends. One that nobody has waited for yet is at its end.
+bool ends(pid_t pid) {
+  for (int i = 0; i < 3000; ++i) {
+    const std::string status = read_file("/proc/" + std::to_string(pid) + "/status");
+    if (status.empty() || has(status, "State:\tZ")) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+// A script stands between the run and what it starts, and neither outlives the run, however that
+// ends.
+TEST(Against, NothingThatAScriptStartsIsLeftRunning) {
+  for (const bool killed : {false, true}) {
+    Folder folder;
+    const std::string wrapper = script(folder, "wrapper", "sleep 1000 &\necho $! > pid\nwait\n");
+    Process run(folder, tool,
+                no_time({"--a", chunked, "--b", chunked, "--deadline", killed ? "100" : "3",
+                         "--against", wrapper}));
+    const pid_t pid = process_in(folder / "pid");
+    ASSERT_GT(pid, 0);
+    if (killed) run.kill_now();
+    EXPECT_EQ(run.wait().exit_code, killed ? 128 + SIGKILL : 4);
+    EXPECT_TRUE(ends(pid)) << killed;
+    kill(pid, SIGKILL);  // where the test has failed
+  }
 }
 
 }  // namespace
