@@ -354,6 +354,32 @@ TEST(Tune, ShardsTogetherAreTheWhole) {
     EXPECT_HAS(whole.out, problem["problem"]["case"].get<std::string>());
 }
 
+TEST(Tune, MergedShardsOfOtherCandidatesLoseNone) {
+  Folder folder;
+  const auto tune = [&](const char* shard, const std::string& variants, const char* record) {
+    const Ended ended =
+        run_program(folder, tool,
+                    tune_arguments({"--case", "edge_lengths:tokens=3,edge_lengths:tokens=7",
+                                    "--scope", "core", "--timing", "hot", "--shard", shard,
+                                    "--variant", variants, "--record", record}));
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  };
+  tune("1/2", three[2], "1.jsonl");
+  tune("2/2", three[0] + "," + three[1], "2.jsonl");
+  ASSERT_EQ(
+      run_program(folder, tool, {"merge", "1.jsonl", "2.jsonl", "--output", "m.jsonl"}).exit_code,
+      0);
+  const Ended ended =
+      run_program(folder, tool, {"tune", "--replay", "m.jsonl", "--json", "o.json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json outcome = json::parse(read_file(folder / "o.json"));
+  EXPECT_EQ(outcome["options"]["candidates"], three);
+  EXPECT_EQ(outcome["problems"][0]["winner"], three[2]);
+  EXPECT_EQ(outcome["problems"][0]["replay"]["missing"], (Words{three[0], three[1]}));
+  EXPECT_EQ(outcome["problems"][1]["evaluated"], 2);
+  EXPECT_EQ(outcome["problems"][1]["replay"]["missing"], Words{three[2]});
+}
+
 using Clock = std::chrono::steady_clock;
 
 // kill -9 at 20 moments: up to 20 ms after the record has grown. What stands in it stays, nothing
