@@ -104,22 +104,37 @@ TEST(Tune, DoesTheWholeJob) {
   }
 }
 
-// Where the winners went into a file, the line that comes next finds them there.
+// However a case was selected, the line that comes next selects it again, and finds its winner in
+// the file where that went into one.
 TEST(Tune, TheNextStepThatItPrintsRuns) {
-  Folder folder;
-  const Ended ended = run_program(
-      folder, tool,
-      tune_arguments({"--case", "edge_lengths:tokens=3", "--scope", "core", "--timing", "hot",
-                      "--variant", test::each_first, "--output", "my wisdom.json"}));
-  ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const std::string mark = "next: gdnbench ";
-  const std::size_t at = ended.out.find(mark);
-  ASSERT_NE(at, std::string::npos) << ended.out;
-  std::string line = ended.out.substr(at + mark.size());
-  line.resize(line.find('\n'));
-  const Ended next = test::run_shell(folder, "$T " + line + " --backend cpu --timeout 0.01");
-  EXPECT_EQ(next.exit_code, 0) << line << next.err;
-  EXPECT_HAS(next.out, "tuned: for this very problem");
+  const std::vector<Words> selections = {
+      {"--case", "edge_lengths:tokens=3"},
+      {"--case", "edge_lengths:tokens=?", "--set", "tokens=5"},  // an axis
+      {"--case", "edge_lengths:tokens=3", "--set", "query_heads=1", "--set", "value_heads=1"},
+      {"--case", "edge_lengths:tokens=1,./mine.yaml", "--set", "gates=zero", "--shard", "2/3"}};
+  for (const Words& selection : selections)
+    for (const Words& output : {Words{}, Words{"--output", "my wisdom.json"}}) {
+      Folder folder;
+      write_text(folder / "mine.yaml",
+                 "name: mine\nquery_heads: 1\nvalue_heads: 1\ninitial_state: false\n"
+                 "gates: model\naxes: {tokens: [3, 7]}\n");
+      Words words =
+          tune_arguments({"--scope", "core", "--timing", "hot", "--variant", test::each_first});
+      words.insert(words.end(), selection.begin(), selection.end());
+      words.insert(words.end(), output.begin(), output.end());
+      const Ended ended = run_program(folder, tool, words);
+      ASSERT_EQ(ended.exit_code, 0) << ended.err;
+      const std::string mark = "next: gdnbench ";
+      const std::size_t at = ended.out.find(mark);
+      ASSERT_NE(at, std::string::npos) << ended.out;
+      std::string line = ended.out.substr(at + mark.size());
+      line.resize(line.find('\n'));
+      const Ended next = test::run_shell(folder, "$T " + line + " --timeout 0.01");
+      EXPECT_EQ(next.exit_code, 0) << line << next.err;
+      if (!output.empty()) {
+        EXPECT_HAS(next.out, "tuned: for this very problem");
+      }
+    }
 }
 
 TEST(Tune, ANarrowerSearchLeavesTheWiderOnesWinner) {
