@@ -121,9 +121,7 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
   first.close();
   second.close();  // the last of a bench: its row has what the machine did meanwhile
   comparison.row = second.row();
-  for (const std::string& flag : first.row().flags)
-    if (std::ranges::find(comparison.row.flags, flag) == comparison.row.flags.end())
-      comparison.row.flags.push_back(flag);
+  add_flags(first.row().flags, comparison.row.flags);
   comparison.seconds = seconds_since(start);
   if (first.row().status == Status::incorrect || second.row().status == Status::incorrect)
     comparison.row = culprit_of(a, b, first.row(), second.row());

@@ -62,6 +62,8 @@ class LiveEvaluator : public Evaluator {
     second.check();
     learn(first, known_[a]);
     learn(second, known_[b]);
+    add_flags(second.row().flags, known_[a].flags);
+    add_flags(first.row().flags, known_[b].flags);
     like.close();
     if (first.row().status != Status::passed || second.row().status != Status::passed) pairs = {};
     spent_s_ += seconds_since(start);
@@ -78,6 +80,7 @@ class LiveEvaluator : public Evaluator {
   static void learn(const Bench::Stand& stand, Evaluation& known) {
     known.status = stand.row().status;
     known.reason = stand.row().reason;
+    add_flags(stand.row().flags, known.flags);
   }
 
   // What another candidate did may have ended it: then it is set up anew.

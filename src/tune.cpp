@@ -138,6 +138,8 @@ class Watched : public Evaluator {
     if (progress_ != nullptr) progress_->doing(what);
     Pairs pairs = inner_.pair(a, b, plan, noise_floor);
     if (progress_ != nullptr) progress_->finished(what, fmt::format("{} pairs", pairs.a_s.size()));
+    for (const std::string& candidate : {a, b})
+      evaluations_[candidate].flags = inner_.evaluate(candidate, 0).flags;
     return pairs;
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/error.hpp"
+#include "src/report/text.hpp"
 
 namespace gdn {
 namespace {
@@ -37,6 +38,9 @@ void TunedVariants::examine_age(const WisdomEntry& entry) {
                     path_, entry.case_name, fmt::join(differences, "; "), tune_again));
   for (const std::string& difference : differences)
     warn(fmt::format("stale: {}; {}", difference, tune_again));
+  for (const std::string& flag : entry.flags)
+    warn(fmt::format("{} was measured with the flag {}: {}; {}", entry.case_name, flag,
+                     meaning_of_flag(flag), tune_again));
 }
 
 TunedVariant TunedVariants::select(const Problem& problem, std::optional<Gates> gates, Scope scope,

@@ -11,6 +11,17 @@ std::vector<Knob> knobs_of(const std::string& id) {
   return selected ? selected->instance->knobs : std::vector<Knob>();
 }
 
+// Of what the choice was between.
+std::vector<std::string> flags_of(const TunedProblem& tuned) {
+  std::vector<std::string> best = {tuned.outcome.winner};
+  for (const Rival& rival : tuned.outcome.tied) best.push_back(rival.candidate);
+  std::vector<std::string> flags;
+  for (const std::string& candidate : best)
+    if (const auto known = tuned.evaluations.find(candidate); known != tuned.evaluations.end())
+      add_flags(known->second.flags, flags);
+  return flags;
+}
+
 }  // namespace
 
 std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::json& fingerprint) {
@@ -38,6 +49,7 @@ std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::
                  .evaluated_fully = static_cast<std::int64_t>(outcome.fully),
                  .limited = outcome.ended_by != Limit::none || missing > 0,
                  .seconds = outcome.spent_s},
+      .flags = flags_of(tuned),
       .tuned_at = tuned.measured_at.empty() ? utc_now() : tuned.measured_at,
       .fingerprint = fingerprint};
   for (const Rival& rival : outcome.tied)

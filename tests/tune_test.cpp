@@ -338,6 +338,25 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   EXPECT_HAS(limited.out, "ended by --max-evals");
 }
 
+// As a throttled device would have written them: flags of a candidate that won or is tied.
+TEST(Tune, FlagsOfSamplesStandInTheWisdom) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl"})).exit_code, 0);
+  std::istringstream whole(read_file(folder / "r.jsonl"));
+  std::string flagged;
+  for (std::string line; std::getline(whole, line); flagged += line + "\n")
+    if (has(line, "\"candidate\"") && has(line, "edge_lengths:tokens=7:"))
+      line.insert(1, "\"flags\":[\"throttled\"],");
+  write_text(folder / "r.jsonl", flagged);
+  const Ended ended =
+      run_program(folder, tool, {"tune", "--replay", "r.jsonl", "--output", "w.json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json entries = json::parse(read_file(folder / "w.json"))["entries"];
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_FALSE(entries[0].contains("flags"));
+  EXPECT_EQ(entries[1]["flags"], Words{"throttled"});
+}
+
 json problems_of(const std::string& path) { return json::parse(read_file(path))["problems"]; }
 
 // The lines of two shards under one header are a record of the whole.

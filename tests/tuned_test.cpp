@@ -176,6 +176,18 @@ TEST_F(Tuned, StaleWisdomIsAWarningAndUnderStrictAnError) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "r.json"));
 }
 
+TEST_F(Tuned, AFlaggedMeasurementIsWarnedOf) {
+  WisdomEntry entry = won(xform);
+  entry.flags = {"throttled"};
+  wisdom({entry});
+  const Ended ended =
+      run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "hot", "--strict"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.err,
+             "warning: w.json: mine was measured with the flag throttled: the device lowered its "
+             "clocks while it was measured; `gdnbench tune` makes it anew\n");
+}
+
 TEST_F(Tuned, AnotherTimingOrScopeIsSaid) {
   wisdom({won(xform)});
   Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "lab"});
