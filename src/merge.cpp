@@ -62,8 +62,9 @@ void require_same_source(const Json& first, const std::string& first_path, const
   std::vector<std::string> found = differences(facts_of_times);
   std::ranges::move(differences(facts_of_builds), std::back_inserter(found));
   if (!found.empty())
-    throw UserError(fmt::format("{} and {} may not be merged:\n  {}", first_path, other_path,
-                                fmt::join(found, "\n  ")));
+    throw UserError(
+        fmt::format("{} and {} may not be merged; measure both with one build on one device:\n  {}",
+                    first_path, other_path, fmt::join(found, "\n  ")));
 }
 
 // What files say of things, in the order in which the things first came.
@@ -158,8 +159,9 @@ Record parse_record(const NamedText& file) {
       const Field field(value);
       if (number == 1) {
         if (const Field schema = field.object()["schema"]; schema.text() != record_schema)
-          schema.refuse(fmt::format("{} is not \"{}\", which this gdnbench reads",
-                                    dump(schema.raw()), record_schema));
+          schema.refuse(fmt::format(
+              "{} is not \"{}\", which this gdnbench reads; use the one that wrote the file",
+              dump(schema.raw()), record_schema));
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
         record.options = field["options"].object().raw();

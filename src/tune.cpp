@@ -17,6 +17,7 @@
 #include "src/live_evaluator.hpp"
 #include "src/profiler_commands.hpp"
 #include "src/progress.hpp"
+#include "src/report/json_text.hpp"
 #include "src/report/render.hpp"
 #include "src/report/tuned.hpp"
 #include "src/run_record.hpp"
@@ -361,8 +362,9 @@ int replay(const TuneOptions& given) {
     for (const std::string& id : all)
       (known.contains(id) ? candidates : notes.missing).push_back(id);
     const SearchPlan plan = plan_of(options, spent_s);
-    tuned.push_back(search_in(problem_from_json(recorded.problem), candidates,
-                              *replay_evaluator(recorded), plan));
+    const TuningProblem problem =
+        naming(given.replay, [&] { return problem_from_json(recorded.problem); });
+    tuned.push_back(search_in(problem, candidates, *replay_evaluator(recorded), plan));
     notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
     notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
     tuned.back().replay = notes;

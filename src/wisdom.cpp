@@ -196,7 +196,8 @@ Wisdom wisdom_from(const Field& whole) {
   for (const Field& fingerprint : fingerprints)
     if (const std::string name = device_of(fingerprint); name != wisdom.device)
       fingerprint["device"]["name"].refuse(fmt::format(
-          "{} is another device than that of the file, {}", dump(name), dump(wisdom.device)));
+          "{} is another device than that of the file, {}; each device has a file of its own",
+          dump(name), dump(wisdom.device)));
   std::set<std::string> problems;
   for (const Field& field : whole["entries"].items()) {
     wisdom.entries.push_back(entry_from(field, fingerprints));

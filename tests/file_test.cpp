@@ -169,7 +169,8 @@ TEST(Files, AReportThatIsRefusedLeavesNothing) {
   ASSERT_EQ(run_shell(folder, "$RUN --timing hot --json r.json").exit_code, 0);
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"$T report r.json --csv x --markdown y --knobs z --timing hot --beside none", "none"},
-           {"$T report r.json --csv x --markdown y --knobs z --timing graph", "no timed row"},
+           {"$T report r.json --csv x --markdown y --knobs z --timing graph",
+            "give other results, --scope or --timing"},
            {"$T report r.json --csv x --beside r.json", "give that, too"},
            {"$T report r.json --csv x --knobs z --timing hot --beside copy", "two of the files"},
            {"mkfifo p; $T report r.json --ladder p --timing hot", "--ladder p: give the file"}}) {

@@ -156,10 +156,12 @@ TEST(MergeRecords, OfAnotherBuildOrDeviceAreRefused) {
   NamedText other = file("record-2.jsonl");
   const std::size_t kernels = other.text.find("aaaa");
   other.text.replace(kernels, 4, "bbbb");
-  EXPECT_EQ(refusal({file("record-1.jsonl"), other}, true),
-            "record-1.jsonl and record-2.jsonl may not be merged:\n"
-            "  the hash of the kernels' sources differs: \"aaaa\" in record-1.jsonl, \"bbbb\" in "
-            "record-2.jsonl");
+  EXPECT_EQ(
+      refusal({file("record-1.jsonl"), other}, true),
+      "record-1.jsonl and record-2.jsonl may not be merged; measure both with one build on one "
+      "device:\n"
+      "  the hash of the kernels' sources differs: \"aaaa\" in record-1.jsonl, \"bbbb\" in "
+      "record-2.jsonl");
 }
 
 TEST(MergeResults, ShardsAreTheWhole) {
@@ -211,8 +213,10 @@ TEST(MergeResults, OfAnotherDeviceDriverBuildOrInputsAreRefused) {
            {"/fingerprint/revision", "revision"},
            {"/fingerprint/kernel_checks", "list of kernel checks"}}) {
     const std::string refused = refusal({one, changed("results-2.json", pointer, "another")}, true);
-    EXPECT_TRUE(contains(refused, "results-1.json and changed.json may not be merged:\n  the " +
-                                      name + " differs: "))
+    EXPECT_TRUE(contains(refused,
+                         "results-1.json and changed.json may not be merged; measure both "
+                         "with one build on one device:\n  the " +
+                             name + " differs: "))
         << refused;
   }
   json other = json::parse(one.text);

@@ -121,7 +121,7 @@ TEST(Usage, CuptiThatIsNotThereIsAnError) {
       folder, tool,
       run_arguments({"--case", "edge_lengths:tokens=1", "--timer", "cupti", "--json", "r.json"}));
   EXPECT_EQ(ended.exit_code, 4);
-  EXPECT_HAS(ended.err, "--timer cupti: the CPU backend has only the clock");
+  EXPECT_HAS(ended.err, "--timer cupti: the CPU backend has only the clock; leave --timer out");
   EXPECT_FALSE(std::filesystem::exists(folder / "r.json"));
 }
 
@@ -153,7 +153,7 @@ TEST(Usage, BadCommandLinesAreRefusedWithExitCode4AndTheRemedy) {
       {{"run", "--inputs", "x", "--case", "short_tail_state"}, "--inputs takes the place"},
       {{"run", "--resume", "missing.jsonl"}, "missing.jsonl"},
       {{"run", "--case", "short_tail_state", "--device", "-1"}, "--device"},
-      {{"inputs", "--case", "edge_lengths", "--output", "x"}, "one case is wanted"},
+      {{"inputs", "--case", "edge_lengths", "--output", "x"}, "23 are selected; give one name of"},
       {{"compare", "a.json"}, "HEAD"},
       {{"compare", "a.json", "b.json"}, "no such file"},
       {{"list"}, "subcommand"},

@@ -184,7 +184,7 @@ TEST(Wisdom, RefusalsNameTheField) {
             "entries[0].tuned_at: a time like 2025-11-29T20:40:58Z is expected, not \"yesterday\"");
   EXPECT_EQ(changed("/fingerprints/1/device/name", "Other GPU"),
             "fingerprints[1].device.name: \"Other GPU\" is another device than that of the file, "
-            "\"Example GPU\"");
+            "\"Example GPU\"; each device has a file of its own");
   EXPECT_EQ(changed("/entries/1/scope", "core"),
             "entries[1]: its problem stands there twice; keep one of the two");
   EXPECT_TRUE(contains(refusal(example_json().dump().substr(0, 900)), "cut off"));
