@@ -25,9 +25,11 @@ using nlohmann::json;
 using test::chunked;
 using test::each_first;
 using test::Ended;
+using test::expect_refused;
 using test::faulty_tool;
 using test::Folder;
 using test::has;
+using test::names_in;
 using test::on_terminal;
 using test::Process;
 using test::read_file;
@@ -53,24 +55,9 @@ std::string refusal_of(const Act& act) {
   return "accepted";
 }
 
-void expect_refused(const Ended& ended, const std::string& message) {
-  EXPECT_EQ(ended.exit_code, 4) << ended.err;
-  EXPECT_HAS(ended.err, message);
-  EXPECT_FALSE(has(ended.err, "unexpected")) << ended.err;
-}
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
-
 // The journal as a kill after its first rows would have left it.
 void unfinish(const std::string& journal, int rows) {
-  const std::string text = read_file(journal);
-  std::size_t end = 0;
-  for (int line = 0; line < 1 + rows; ++line) end = text.find('\n', end) + 1;
-  write_text(journal, text.substr(0, end));
+  write_text(journal, test::first_lines(read_file(journal), 1 + rows));
 }
 
 TEST(WriteFile, GoesWhereLinksLeadAndKeepsTheMode) {
