@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/error.hpp"
+#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {
@@ -70,12 +71,9 @@ PairedBench::PairedBench(Bench& own, const WorkerOptions& worker, const AgainstO
 Planned PairedBench::other_of(const Planned& planned) const {
   if (options_.variant.empty()) return planned;
   Planned other = planned;
-  for (const Variant& variant : ladder())
-    for (const Instance& instance : variant.instances)
-      if (variant_id(variant, instance) == options_.variant) {
-        other.variant = &variant;
-        other.instance = &instance;
-      }
+  const SelectedVariant a = instance_of(options_.variant).value();  // as `the_one` found it
+  other.variant = a.variant;
+  other.instance = a.instance;
   return other;
 }
 
@@ -123,9 +121,7 @@ PairedBench::Comparison PairedBench::compare(const Planned& a, const Planned& b,
   first.close();
   second.close();  // the last of a bench: its row has what the machine did meanwhile
   comparison.row = second.row();
-  for (const std::string& flag : first.row().flags)
-    if (std::ranges::find(comparison.row.flags, flag) == comparison.row.flags.end())
-      comparison.row.flags.push_back(flag);
+  add_flags(first.row().flags, comparison.row.flags);
   comparison.seconds = seconds_since(start);
   if (first.row().status == Status::incorrect || second.row().status == Status::incorrect)
     comparison.row = culprit_of(a, b, first.row(), second.row());

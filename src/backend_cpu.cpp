@@ -84,9 +84,10 @@ class CpuBackend : public Backend {
   explicit CpuBackend(const BackendOptions& options) : batch_(options.batch) {
     if (options.device != 0)
       throw UserError(
-          fmt::format("--device {}: the CPU backend has one device, number 0", options.device));
+          fmt::format("--device {}: the CPU backend has one device, number 0; leave --device out",
+                      options.device));
     if (options.timer == "cupti")
-      throw UserError("--timer cupti: the CPU backend has only the clock");
+      throw UserError("--timer cupti: the CPU backend has only the clock; leave --timer out");
     device_.target = Target::cpu;
     device_.name = processor_name();
     device_.processors = omp_get_max_threads();

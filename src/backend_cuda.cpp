@@ -50,7 +50,8 @@ class CudaBackend : public Backend {
     profiler_ = profiler_in(surroundings_of_this_process());
     if (options.timer != "events") cupti_ = cupti_state();
     if (options.timer == "cupti" && !cupti_.usable)
-      throw UserError("--timer cupti: " + cupti_.obstacle);
+      throw UserError(
+          fmt::format("--timer cupti: {}; mend that, or leave --timer out", cupti_.obstacle));
     flush_ = allocate(flush_bytes());
     hash_sum_ = allocate(sizeof(unsigned long long));
   }
@@ -357,10 +358,11 @@ std::string cuda_obstacle(int device) {
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
     return "there is no CUDA device: check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's "
            "access to the GPU";
-  if (status != cudaSuccess) return fmt::format("CUDA: {}", cudaGetErrorString(status));
+  if (status != cudaSuccess)
+    return fmt::format("CUDA: {}; check nvidia-smi", cudaGetErrorString(status));
   if (device >= count)
-    return fmt::format("there is no device {}: {} device{}, counted from 0", device, count,
-                       count == 1 ? "" : "s");
+    return fmt::format("there is no device {}: {} device{}, counted from 0; give one of these",
+                       device, count, count == 1 ? "" : "s");
   return "";
 }
 

@@ -43,6 +43,11 @@ std::filesystem::path case_folder();
 std::vector<Case> select_cases(const std::vector<std::string>& selectors,
                                const std::vector<Override>& overrides, std::size_t memory_bytes);
 
+// What selects, with the same overrides, a case that `selectors` have selected, and as few others
+// as can be: the name that it has without overrides, or its file. Without such a case its own name.
+std::string selector_of(const std::string& name, const std::vector<std::string>& selectors,
+                        const std::vector<Override>& overrides);
+
 // The case as YAML that parse_cases reads back as an equal case.
 std::string to_yaml(const Case& c);
 

@@ -39,6 +39,15 @@ class Library {
     return *folder_;
   }
 
+  // What one selector means, before --set.
+  std::vector<Draft> meant_by(const std::string& selector) {
+    if (is_case_file(selector)) return expand(file(selector));
+    std::vector<Draft> meant;
+    for (const Draft& draft : folder())
+      if (draft.file->name == selector || matches_glob(selector, draft.id)) meant.push_back(draft);
+    return meant;
+  }
+
  private:
   std::deque<CaseFile> files_;
   std::optional<std::vector<Draft>> folder_;
@@ -85,16 +94,22 @@ std::vector<Case> select_cases(const std::vector<std::string>& selectors,
   std::vector<Draft> selected;
   for (const std::string& selector :
        selectors.empty() ? std::vector<std::string>{"*"} : selectors) {
-    const std::size_t before = selected.size();
-    const bool by_path = is_case_file(selector);
-    for (const Draft& draft : by_path ? expand(library.file(selector)) : library.folder()) {
-      const bool meant =
-          by_path || draft.file->name == selector || matches_glob(selector, draft.id);
-      if (meant) selected.push_back(with_settings(draft, settings));
-    }
-    if (selected.size() == before) fail_unknown(selector, library.folder());
+    const std::vector<Draft> meant = library.meant_by(selector);
+    if (meant.empty()) fail_unknown(selector, library.folder());
+    for (const Draft& draft : meant) selected.push_back(with_settings(draft, settings));
   }
   return to_cases(selected, memory_bytes);
+}
+
+std::string selector_of(const std::string& name, const std::vector<std::string>& selectors,
+                        const std::vector<Override>& overrides) {
+  const std::vector<Setting> settings = read_overrides(overrides);
+  Library library;
+  for (const std::string& selector : selectors)
+    for (const Draft& draft : library.meant_by(selector))
+      if (with_settings(draft, settings).id == name)
+        return is_case_file(selector) ? selector : draft.id;
+  return name;
 }
 
 }  // namespace gdn

@@ -16,8 +16,9 @@ struct Evaluation {
   Status status = Status::passed;
   std::string reason;  // why not passed; such a candidate is out
   std::vector<double> samples_s;
-  double setup_s = 0;     // spent on set-up, check and warm-up
-  double sampling_s = 0;  // spent on the samples
+  std::vector<std::string> flags;  // as of a row: throttled, not_queued, …; each once
+  double setup_s = 0;              // spent on set-up, check and warm-up
+  double sampling_s = 0;           // spent on the samples
 };
 
 class Evaluator {
@@ -30,8 +31,9 @@ class Evaluator {
   virtual const Evaluation& evaluate(const std::string& candidate, std::size_t samples) = 0;
 
   // Pairs of two candidates that have passed, or of one with itself; none where one of them fails
-  // meanwhile, which its next evaluate() says. After a resume the evaluations may stand in a record
-  // alone: then this is the first that is heard of the two.
+  // meanwhile, which its next evaluate() says. What is wrong with the pairs flags both. After a
+  // resume the evaluations may stand in a record alone: then this is the first that is heard of the
+  // two.
   virtual Pairs pair(const std::string& a, const std::string& b, const PairPlan& plan,
                      double noise_floor) = 0;
 

@@ -89,7 +89,7 @@ class Reader {
 
   const SafeTensor& tensor(const std::string& name, const std::string& dtype) const {
     const SafeTensor* found = file_->find(name);
-    if (found == nullptr) refuse(fmt::format("there is no tensor {}", name));
+    if (found == nullptr) refuse(fmt::format("there is no tensor {}; add it, as {}", name, dtype));
     if (found->dtype != dtype)
       refuse(fmt::format("{} is {}; it must be {}", name, found->dtype, dtype));
     return *found;
@@ -107,15 +107,19 @@ class Reader {
 
   void check_heads() const {
     constexpr std::int64_t most_heads = 1024;
-    if (tokens_ < 1) refuse("there is no token in q");
-    if (tokens_ > std::int64_t{1} << 30) refuse(fmt::format("{} tokens are too many", tokens_));
+    if (tokens_ < 1) refuse("there is no token in q; give one at least");
+    constexpr std::int64_t most_tokens = std::int64_t{1} << 30;
+    if (tokens_ > most_tokens)
+      refuse(fmt::format("{} tokens are too many; give at most {}", tokens_, most_tokens));
     if (query_heads_ < 1 || query_heads_ > most_heads || value_heads_ < 1 ||
         value_heads_ > most_heads)
       refuse(fmt::format("{} query heads and {} value heads: each must be 1 … {}", query_heads_,
                          value_heads_, most_heads));
     if (value_heads_ % query_heads_ != 0)
-      refuse(fmt::format("{} value heads (v) are no multiple of {} query heads (q)", value_heads_,
-                         query_heads_));
+      refuse(
+          fmt::format("{} value heads (v) are no multiple of {} query heads (q); every query "
+                      "head serves as many",
+                      value_heads_, query_heads_));
   }
 
   void check_sequences(std::int64_t sequences) const {
@@ -177,7 +181,8 @@ class Reader {
       packed.push_back(static_cast<std::int32_t>(offset));
     }
     if (packed.back() != tokens_)
-      refuse(fmt::format("cu_seqlens ends at {}; q has {} tokens", packed.back(), tokens_));
+      refuse(fmt::format("cu_seqlens ends at {}; it must end at {}, the tokens of q", packed.back(),
+                         tokens_));
     return packed;
   }
 
@@ -221,14 +226,16 @@ class Reader {
     const auto count = static_cast<std::int64_t>(bytes.size() / sizeof(BFloat16));
     for (std::int64_t i = 0; i < count; ++i)
       if (!std::isfinite(to_float(read_at<BFloat16>(bytes, i))))
-        refuse(fmt::format("{}: element {} is not a finite number", name, i));
+        refuse(
+            fmt::format("{}: element {} is not a finite number; only raw_g may be -inf", name, i));
   }
 
   void check_finite_f32(const char* name, std::span<const std::byte> bytes) const {
     const auto count = static_cast<std::int64_t>(bytes.size() / sizeof(float));
     for (std::int64_t i = 0; i < count; ++i)
       if (!std::isfinite(read_at<float>(bytes, i)))
-        refuse(fmt::format("{}: element {} is not a finite number", name, i));
+        refuse(
+            fmt::format("{}: element {} is not a finite number; only raw_g may be -inf", name, i));
   }
 
   bool keys_normalised(std::span<const std::byte> bytes) const {
@@ -305,7 +312,9 @@ int inputs(const InputsOptions& options) {
   const std::vector<Case> cases =
       select_cases(options.cases.selectors, options.cases.overrides, SIZE_MAX);
   if (cases.size() != 1)
-    throw UserError(fmt::format("--case: one case is wanted, {} are selected", cases.size()));
+    throw UserError(fmt::format(
+        "--case: one case is wanted, {} are selected; give one name of `gdnbench list cases`",
+        cases.size()));
   const Case& c = cases.front();
   if (const std::string why = too_large(c.problem, make_cpu_backend()->device().memory_bytes);
       !why.empty())

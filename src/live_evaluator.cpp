@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/against.hpp"
+#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {
@@ -61,6 +62,8 @@ class LiveEvaluator : public Evaluator {
     second.check();
     learn(first, known_[a]);
     learn(second, known_[b]);
+    add_flags(second.row().flags, known_[a].flags);
+    add_flags(first.row().flags, known_[b].flags);
     like.close();
     if (first.row().status != Status::passed || second.row().status != Status::passed) pairs = {};
     spent_s_ += seconds_since(start);
@@ -77,6 +80,7 @@ class LiveEvaluator : public Evaluator {
   static void learn(const Bench::Stand& stand, Evaluation& known) {
     known.status = stand.row().status;
     known.reason = stand.row().reason;
+    add_flags(stand.row().flags, known.flags);
   }
 
   // What another candidate did may have ended it: then it is set up anew.
@@ -100,14 +104,8 @@ class LiveEvaluator : public Evaluator {
   }
 
   Planned planned_of(const std::string& candidate) const {
-    Planned planned{&problem_.c, nullptr, nullptr, problem_.scope, problem_.timing};
-    for (const Variant& variant : ladder())
-      for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == candidate) {
-          planned.variant = &variant;
-          planned.instance = &instance;
-        }
-    return planned;
+    const SelectedVariant selected = instance_of(candidate).value();
+    return {&problem_.c, selected.variant, selected.instance, problem_.scope, problem_.timing};
   }
 
   Bench& bench_;

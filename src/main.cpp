@@ -30,6 +30,10 @@ struct Execute {
 
 void complain(const std::string& what) { gdn::print(stderr, "gdnbench: " + what + "\n"); }
 
+std::string unexpected(const std::exception& e) {
+  return fmt::format("unexpected: {}; please report it with what `gdnbench doctor` says", e.what());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -44,10 +48,9 @@ int main(int argc, char** argv) {
     complain(fmt::format("{}: {}; check the path and its permissions", e.path1().string(),
                          e.code().message()));
   } catch (const std::system_error& e) {  // of a print, when it comes from standard output
-    complain(std::ferror(stdout) != 0 ? gdn::output_lost(e.code().message())
-                                      : fmt::format("unexpected: {}", e.what()));
+    complain(std::ferror(stdout) != 0 ? gdn::output_lost(e.code().message()) : unexpected(e));
   } catch (const std::exception& e) {
-    complain(fmt::format("unexpected: {}", e.what()));
+    complain(unexpected(e));
   }
   return static_cast<int>(gdn::Exit::usage);
 }

@@ -62,8 +62,9 @@ void require_same_source(const Json& first, const std::string& first_path, const
   std::vector<std::string> found = differences(facts_of_times);
   std::ranges::move(differences(facts_of_builds), std::back_inserter(found));
   if (!found.empty())
-    throw UserError(fmt::format("{} and {} may not be merged:\n  {}", first_path, other_path,
-                                fmt::join(found, "\n  ")));
+    throw UserError(
+        fmt::format("{} and {} may not be merged; measure both with one build on one device:\n  {}",
+                    first_path, other_path, fmt::join(found, "\n  ")));
 }
 
 // What files say of things, in the order in which the things first came.
@@ -134,7 +135,7 @@ struct ProblemLines {
 
 struct Record {
   std::string header;  // its line
-  Json fingerprint;
+  Json fingerprint, options;
   std::vector<ProblemLines> problems;
 };
 
@@ -158,10 +159,12 @@ Record parse_record(const NamedText& file) {
       const Field field(value);
       if (number == 1) {
         if (const Field schema = field.object()["schema"]; schema.text() != record_schema)
-          schema.refuse(fmt::format("{} is not \"{}\", which this gdnbench reads",
-                                    dump(schema.raw()), record_schema));
+          schema.refuse(fmt::format(
+              "{} is not \"{}\", which this gdnbench reads; use the one that wrote the file",
+              dump(schema.raw()), record_schema));
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
+        record.options = field["options"].object().raw();
         return;
       }
       Json problem = problem_of_line(field);
@@ -174,28 +177,62 @@ Record parse_record(const NamedText& file) {
   return record;
 }
 
-std::string merged_records(const std::vector<NamedText>& files, bool newer) {
-  std::optional<Record> first;
-  Gathered<std::string> problems(newer);
-  for (const NamedText& file : files) {
-    const Record record = parse_record(file);
-    if (!first) first = record;
-    require_same_source(first->fingerprint, files[0].path, record.fingerprint, file.path);
-    for (const auto& [problem, lines, line] : record.problems)
-      problems.add(dump(problem), "the answers about " + dump(problem), lines,
-                   fmt::format("{}:{}", file.path, line), lines);
-  }
-  std::string text = first->header;
-  for (const std::string& lines : problems.sayings()) text += lines;
-  return text;
-}
-
 Json united_lists(const std::vector<Json>& lists) {
   Json all = Json::array();
   for (const Json& list : lists)
     for (const Json& item : list)
       if (std::ranges::find(all, item) == all.end()) all.push_back(item);
   return all;
+}
+
+// Candidates of several searches, in the order of the ladder; behind those, what this build lacks.
+Json in_ladder_order(const Json& all) {
+  auto ids = all.get<std::vector<Json>>();
+  const auto place = [](const Json& id) {
+    std::size_t place = 0;
+    for (const Variant& variant : ladder())
+      for (const Instance& instance : variant.instances) {
+        if (id == variant_id(variant, instance)) return place;
+        ++place;
+      }
+    return place;
+  };
+  std::ranges::stable_sort(ids, {}, place);
+  return ids;
+}
+
+// The header of a record that has the answers of several: its candidates are those of all, and no
+// --variant leaves one of them out.
+std::string united_header(const std::vector<Record>& records) {
+  std::vector<Json> candidates, globs;
+  for (const Record& record : records) {
+    candidates.push_back(record.options.value("candidates", Json::array()));
+    globs.push_back(record.options.value("variant", Json::array()));
+  }
+  const auto same = [](const std::vector<Json>& lists) {
+    return std::ranges::count(lists, lists[0]) == std::ssize(lists);
+  };
+  if (same(candidates) && same(globs)) return records[0].header;
+  Json header = Json::parse(records[0].header);
+  header["options"]["candidates"] = in_ladder_order(united_lists(candidates));
+  const bool all = std::ranges::any_of(globs, &Json::empty);
+  header["options"]["variant"] = all ? Json::array() : united_lists(globs);
+  return dump(header) + '\n';
+}
+
+std::string merged_records(const std::vector<NamedText>& files, bool newer) {
+  std::vector<Record> records;
+  Gathered<std::string> problems(newer);
+  for (const NamedText& file : files) {
+    const Record& record = records.emplace_back(parse_record(file));
+    require_same_source(records[0].fingerprint, files[0].path, record.fingerprint, file.path);
+    for (const auto& [problem, lines, line] : record.problems)
+      problems.add(dump(problem), "the answers about " + dump(problem), lines,
+                   fmt::format("{}:{}", file.path, line), lines);
+  }
+  std::string text = united_header(records);
+  for (const std::string& lines : problems.sayings()) text += lines;
+  return text;
 }
 
 // What all descriptions that mention it agree on.

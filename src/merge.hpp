@@ -17,7 +17,8 @@ struct NamedText {
 // and where two files say different things of the same problem or row: both places are named, and
 // nothing is taken in silence. With `newer` the later file counts in that place.
 //   wisdom   an entry a problem
-//   records  all lines about a problem come from one file; the header is the first file's
+//   records  all lines about a problem come from one file; the header is the first file's, with
+//            the candidates of all
 //   results  rows by row_key; a case has the same inputs everywhere. Fingerprint and options keep
 //            what the files agree on
 std::string merged(const std::vector<NamedText>& files, bool newer);

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <revision.hpp>
 #include <set>
 #include <sstream>
@@ -45,6 +47,27 @@ CLI::Validator number_between(double low, double high) {
         return fits ? "" : fmt::format("{} is not a number in {}", excerpt(text), range);
       },
       range);
+}
+
+// CLI11 takes -1 for 2^64 - 1, and 010 for 8.
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+void add_seed(CLI::App& command, std::uint64_t& seed, const char* meaning) {
+  const auto read = [&seed](const std::string& text) {
+    const std::optional<std::uint64_t> number = whole_number(text);
+    if (!number)
+      throw CLI::ValidationError(
+          "--seed", fmt::format("{} is not a whole number in 0 … 2^64 - 1", excerpt(text)));
+    seed = *number;
+  };
+  command.add_option_function<std::string>("--seed", read, meaning)
+      ->type_name("N")
+      ->default_str(std::to_string(seed));
 }
 
 CLI::Option& add_path(CLI::App& command, const char* name, std::string& path, const char* meaning,
@@ -186,9 +209,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
   ab.add_option("--min-pairs", against.plan.min_pairs, "Fewest pairs of a comparison")
       ->check(CLI::Range(6, 10000))
       ->capture_default_str();
-  ab.add_option("--seed", against.plan.seed, "Seed of the order within the pairs")
-      ->type_name("N")
-      ->capture_default_str();
+  add_seed(ab, against.plan.seed, "Seed of the order within the pairs");
   ab.add_option("--repeat", against.repeat,
                 "Compare N times anew and keep every outcome: how far verdicts can be trusted here")
       ->check(CLI::Range(1, 1000))
@@ -282,9 +303,7 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
   tune.add_option("--time-limit", options.time_limit_s, "Most seconds of measuring, in all")
       ->check(number_between(0, 1e9))
       ->type_name("S");
-  tune.add_option("--seed", options.seed, "Seed of the search (of the inputs: --set seed=N)")
-      ->type_name("N")
-      ->capture_default_str();
+  add_seed(tune, options.seed, "Seed of the search (of the inputs: --set seed=N)");
   tune.add_option("--shard", raw.shard, "Take problems I, I + N, I + 2N, … alone")
       ->type_name("I/N");
   tune.add_flag(
@@ -484,13 +503,13 @@ void refuse_beside(const std::string& option, const CLI::App& command, const cha
 void understand_shard(const std::string& shard, TuneOptions& options) {
   if (shard.empty()) return;
   const std::size_t slash = shard.find('/');
-  const bool fits = slash != std::string::npos &&
-                    CLI::detail::lexical_cast(shard.substr(0, slash), options.shard) &&
-                    CLI::detail::lexical_cast(shard.substr(slash + 1), options.shards) &&
-                    options.shard >= 1 && options.shard <= options.shards;
-  if (!fits)
+  const auto number = whole_number(shard.substr(0, slash));
+  const auto of = whole_number(shard.substr(slash + 1));
+  if (slash == std::string::npos || !number || !of || *number < 1 || *number > *of)
     throw UserError(
         fmt::format("--shard {}: I/N is wanted, with I from 1 to N, e.g. 1/8", excerpt(shard)));
+  options.shard = *number;
+  options.shards = *of;
 }
 
 void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& options) {

@@ -26,8 +26,8 @@ namespace {
     selected.resize(shown);
     selected.emplace_back("…");
   }
-  throw UserError(fmt::format("{}: one is profiled at a time, and this selects {}: {}", option,
-                              count, fmt::join(selected, ", ")));
+  throw UserError(fmt::format("{}: one is profiled at a time, and this selects {}; give one of {}",
+                              option, count, fmt::join(selected, ", ")));
 }
 
 Case the_case(const CaseSelection& selection, const Device& device) {
@@ -119,7 +119,8 @@ int profile(const ProfileOptions& options) {
   };
   const Row row = bench.measure(request);
   if (row.status == Status::skipped)
-    throw UserError(fmt::format("{} {} {}: {}", c.name, id, name_of(options.scope), row.reason));
+    throw UserError(fmt::format("{} {} {}: {}; give another --variant, --case or --scope", c.name,
+                                id, name_of(options.scope), row.reason));
   if (row.status != Status::passed) {
     fmt::print(stderr, "{} {} {}: {}: {}\n", c.name, id, name_of(options.scope),
                name_of(row.status), row.reason);

@@ -37,8 +37,10 @@ std::string with_ladder(const std::string& path, const std::string& table) {
 // What was made of the rows of a scope and timing; an error where there are none.
 std::string found(std::string text, const ReportCommand& command) {
   if (text.empty())
-    throw UserError(fmt::format("{}: there is no timed row of the {} scope in {} timing",
-                                command.file, name_of(command.scope), name_of(command.timing)));
+    throw UserError(
+        fmt::format("{}: there is no timed row of the {} scope in {} timing; "
+                    "give other results, --scope or --timing",
+                    command.file, name_of(command.scope), name_of(command.timing)));
   return text;
 }
 
@@ -48,8 +50,9 @@ std::vector<Report> beside(const ReportCommand& command, const Report& report) {
   for (const std::string& path : command.beside) {
     all.push_back(read_report(path));
     if (const auto found = differences(report, all.back()); !found.empty())
-      throw UserError(fmt::format("--beside {}: it may not be compared with {} (BASE): {}", path,
-                                  command.file, found.front()));
+      throw UserError(
+          fmt::format("--beside {}: it may not be compared with {} (BASE); leave it out: {}", path,
+                      command.file, found.front()));
   }
   return all;
 }

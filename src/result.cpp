@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/error.hpp"
 #include "src/suggest.hpp"
 
@@ -30,6 +32,11 @@ void give_up(Row& row, Status status, const std::string& reason) {
   row.round_medians_s.clear();
   row.kernels.clear();
   row.against.reset();
+}
+
+void add_flags(const std::vector<std::string>& more, std::vector<std::string>& flags) {
+  for (const std::string& flag : more)
+    if (std::ranges::find(flags, flag) == flags.end()) flags.push_back(flag);
 }
 
 Scope scope_named(const std::string& name) { return named("scope", name, all_scopes); }

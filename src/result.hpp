@@ -130,6 +130,9 @@ struct Report {
 // Of a row that does not pass: takes away what only those have that do, its times.
 void give_up(Row& row, Status status, const std::string& reason);
 
+// Adds those that are not among `flags` yet.
+void add_flags(const std::vector<std::string>& more, std::vector<std::string>& flags);
+
 // What makes a row the same row in another file, and in a resumed run: "case/variant/scope/timing".
 std::string row_key(const Row& row);
 

@@ -69,8 +69,7 @@ void add_earlier(const Row& so_far, Row& next) {
   time.min = std::min(so_far.time_s->min, next.time_s->min);  // also of samples not kept
   time.ci95 = interval_of(next.round_medians_s, *so_far.time_s, *next.time_s);
   next.time_s = time;
-  for (const std::string& flag : so_far.flags)
-    if (std::ranges::find(next.flags, flag) == next.flags.end()) next.flags.push_back(flag);
+  add_flags(so_far.flags, next.flags);
   next.telemetry = merged_telemetry(so_far.telemetry, next.telemetry);
 }
 

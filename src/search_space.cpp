@@ -364,8 +364,8 @@ std::vector<std::string> search_space(const std::string& file, Target target) {
     auto candidates = parse_space(read_yaml_file(file), file, target, ladder());
     if (!candidates)
       throw UserError(
-          fmt::format("--space {}: it is for the other target; this backend is {} "
-                      "(--backend)",
+          fmt::format("--space {}: it is for the other target, this backend is {}; give another "
+                      "--space or --backend",
                       file, name_of(target)));
     return ids_of(*candidates);
   }

@@ -17,11 +17,13 @@
 #include "src/live_evaluator.hpp"
 #include "src/profiler_commands.hpp"
 #include "src/progress.hpp"
+#include "src/report/json_text.hpp"
 #include "src/report/render.hpp"
 #include "src/report/tuned.hpp"
 #include "src/run_record.hpp"
 #include "src/search_space.hpp"
 #include "src/streams.hpp"
+#include "src/tuned.hpp"
 
 namespace gdn {
 namespace {
@@ -137,6 +139,8 @@ class Watched : public Evaluator {
     if (progress_ != nullptr) progress_->doing(what);
     Pairs pairs = inner_.pair(a, b, plan, noise_floor);
     if (progress_ != nullptr) progress_->finished(what, fmt::format("{} pairs", pairs.a_s.size()));
+    for (const std::string& candidate : {a, b})
+      evaluations_[candidate].flags = inner_.evaluate(candidate, 0).flags;
     return pairs;
   }
 
@@ -190,6 +194,21 @@ void show(const TunedProblem& tuned, std::FILE* tables) {
   print(tables, console(tuned, in_colour(tables)) + "\n");
 }
 
+// The words that select the case of a problem again.
+std::vector<std::string> selection_of(const TuneOptions& options, const TuningProblem& problem) {
+  const CaseSelection& asked = options.measured.cases;
+  std::vector<std::string> words = {"--case", problem.c.name};
+  try {
+    words[1] = selector_of(problem.c.name, asked.selectors, asked.overrides);
+  } catch (const UserError&) {  // of a replay: its case files need not be here
+  }
+  for (const Override& o : asked.overrides) {
+    words.emplace_back("--set");
+    words.push_back(o.field + "=" + o.value);
+  }
+  return words;
+}
+
 std::string next_step(const TuneOptions& options, const std::vector<TunedProblem>& tuned) {
   const auto cut_short = std::ranges::count_if(
       tuned, [](const TunedProblem& one) { return one.outcome.ended_by != Limit::none; });
@@ -200,14 +219,16 @@ std::string next_step(const TuneOptions& options, const std::vector<TunedProblem
       tuned, [](const TunedProblem& one) { return !one.outcome.winner.empty(); });
   if (won == tuned.end())
     return "no candidate passed: `gdnbench run --dump DIR` shows what is wrong";
-  if (!options.output.empty())
-    return fmt::format(
-        "next: gdnbench run --case {} --variant tuned --wisdom {} --scope {} --timing {}",
-        shell_quoted(won->problem.c.name), shell_quoted(options.output),
-        name_of(won->problem.scope), name_of(won->problem.timing));
-  return fmt::format("next: gdnbench run --case {} --variant {} --scope {} --timing {}",
-                     shell_quoted(won->problem.c.name), shell_quoted(won->outcome.winner),
-                     name_of(won->problem.scope), name_of(won->problem.timing));
+  Ids words = {"gdnbench", "run"};
+  const auto add = [&](const Ids& more) { words.insert(words.end(), more.begin(), more.end()); };
+  add(selection_of(options, won->problem));
+  if (const std::string& backend = options.measured.worker.backend.name; backend != "auto")
+    add({"--backend", backend});
+  add({"--variant", options.output.empty() ? won->outcome.winner : tuned_variant});
+  if (!options.output.empty()) add({"--wisdom", options.output});
+  add({"--scope", std::string(name_of(won->problem.scope)), "--timing",
+       std::string(name_of(won->problem.timing))});
+  return "next: " + shell_line(words);
 }
 
 Exit exit_of(const std::vector<TunedProblem>& tuned) {
@@ -321,7 +342,9 @@ int replay(const TuneOptions& given) {
   TuneOptions options = given;
   RunOptions of_record = given.measured;
   of_record.resume = given.replay;  // what errors name
-  options.measured.worker.sampling = recalled(of_record, record.options).worker.sampling;
+  of_record = recalled(of_record, record.options);
+  options.measured.worker = of_record.worker;
+  options.measured.cases = of_record.cases;
   if (!record.options.contains("candidates") || !record.options["candidates"].is_array())
     throw UserError(given.replay +
                     ": options.candidates: a list of ids is missing; give the file "
@@ -339,8 +362,9 @@ int replay(const TuneOptions& given) {
     for (const std::string& id : all)
       (known.contains(id) ? candidates : notes.missing).push_back(id);
     const SearchPlan plan = plan_of(options, spent_s);
-    tuned.push_back(search_in(problem_from_json(recorded.problem), candidates,
-                              *replay_evaluator(recorded), plan));
+    const TuningProblem problem =
+        naming(given.replay, [&] { return problem_from_json(recorded.problem); });
+    tuned.push_back(search_in(problem, candidates, *replay_evaluator(recorded), plan));
     notes.exhaustive_s = seconds_of_exhaustive(recorded, candidates, plan);
     notes.regret = regret_of(recorded, candidates, tuned.back().outcome.winner);
     tuned.back().replay = notes;

@@ -6,20 +6,12 @@
 #include <utility>
 
 #include "src/error.hpp"
+#include "src/report/text.hpp"
 
 namespace gdn {
 namespace {
 
 constexpr const char* tune_again = "`gdnbench tune` makes it anew";
-
-// Nothing where this build has no such instance.
-std::optional<SelectedVariant> instance_of(const std::string& id, Target target) {
-  for (const Variant& variant : ladder())
-    for (const Instance& instance : variant.instances)
-      if (variant.target == target && variant_id(variant, instance) == id)
-        return SelectedVariant{&variant, &instance};
-  return std::nullopt;
-}
 
 std::vector<std::string> best_of(const WisdomEntry& entry) {
   std::vector<std::string> ids = {entry.winner.variant};
@@ -46,6 +38,9 @@ void TunedVariants::examine_age(const WisdomEntry& entry) {
                     path_, entry.case_name, fmt::join(differences, "; "), tune_again));
   for (const std::string& difference : differences)
     warn(fmt::format("stale: {}; {}", difference, tune_again));
+  for (const std::string& flag : entry.flags)
+    warn(fmt::format("{} was measured with the flag {}: {}; {}", entry.case_name, flag,
+                     meaning_of_flag(flag), tune_again));
 }
 
 TunedVariant TunedVariants::select(const Problem& problem, std::optional<Gates> gates, Scope scope,
@@ -65,7 +60,7 @@ TunedVariant TunedVariants::select(const Problem& problem, std::optional<Gates> 
                     name_of(scope), name_of(timing), name_of(entry.timing)));
   const std::vector<std::string> ids = best_of(entry);
   for (const std::string& id : ids) {
-    if (const auto selected = instance_of(id, target_))
+    if (const auto selected = instance_of(id); selected && selected->variant->target == target_)
       return {*selected, {entry.case_name, entry.timing, advice->distance, advice->exact}};
     warn(fmt::format("this build has no {} for the {} backend, the best for {}", id,
                      name_of(target_), entry.case_name));

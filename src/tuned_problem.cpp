@@ -1,14 +1,25 @@
 #include "src/tuned_problem.hpp"
 
+#include "src/variant_select.hpp"
+
 namespace gdn {
 namespace {
 
 // Of an instance that this build may not have any more (a replay): then they are in its id alone.
 std::vector<Knob> knobs_of(const std::string& id) {
-  for (const Variant& variant : ladder())
-    for (const Instance& instance : variant.instances)
-      if (variant_id(variant, instance) == id) return instance.knobs;
-  return {};
+  const std::optional<SelectedVariant> selected = instance_of(id);
+  return selected ? selected->instance->knobs : std::vector<Knob>();
+}
+
+// Of what the choice was between.
+std::vector<std::string> flags_of(const TunedProblem& tuned) {
+  std::vector<std::string> best = {tuned.outcome.winner};
+  for (const Rival& rival : tuned.outcome.tied) best.push_back(rival.candidate);
+  std::vector<std::string> flags;
+  for (const std::string& candidate : best)
+    if (const auto known = tuned.evaluations.find(candidate); known != tuned.evaluations.end())
+      add_flags(known->second.flags, flags);
+  return flags;
 }
 
 }  // namespace
@@ -38,6 +49,7 @@ std::optional<WisdomEntry> wisdom_of(const TunedProblem& tuned, const nlohmann::
                  .evaluated_fully = static_cast<std::int64_t>(outcome.fully),
                  .limited = outcome.ended_by != Limit::none || missing > 0,
                  .seconds = outcome.spent_s},
+      .flags = flags_of(tuned),
       .tuned_at = tuned.measured_at.empty() ? utc_now() : tuned.measured_at,
       .fingerprint = fingerprint};
   for (const Rival& rival : outcome.tied)

@@ -21,16 +21,29 @@ constexpr std::array statuses = {Status::passed, Status::incorrect, Status::fail
 
 std::string line_of(const Json& json) { return dump(json) + '\n'; }
 
+Json with_flags(Json line, const std::vector<std::string>& flags) {
+  if (!flags.empty()) line["flags"] = flags;
+  return line;
+}
+
+std::vector<std::string> flags_in(const Field& line) {
+  std::vector<std::string> flags;
+  if (const Field all = line["flags"]; all.given())
+    for (const Field& flag : all.items()) flags.push_back(flag.text());
+  return flags;
+}
+
 Json json_of(const Json& problem, const Answer& answer) {
-  return {{"problem", problem},
-          {"candidate", answer.candidate},
-          {"status", name_of(answer.status)},
-          {"reason", answer.reason},
-          {"first", answer.first},
-          {"samples_s", answer.samples_s},
-          {"setup_s", answer.setup_s},
-          {"sampling_s", answer.sampling_s},
-          {"seconds", answer.seconds}};
+  const Json line = {{"problem", problem},
+                     {"candidate", answer.candidate},
+                     {"status", name_of(answer.status)},
+                     {"reason", answer.reason},
+                     {"first", answer.first},
+                     {"samples_s", answer.samples_s},
+                     {"setup_s", answer.setup_s},
+                     {"sampling_s", answer.sampling_s},
+                     {"seconds", answer.seconds}};
+  return with_flags(line, answer.flags);
 }
 
 Json json_of(const Json& problem, const Meeting& meeting) {
@@ -39,13 +52,14 @@ Json json_of(const Json& problem, const Meeting& meeting) {
     lost.push_back({{"candidate", loser.candidate},
                     {"status", name_of(loser.status)},
                     {"reason", loser.reason}});
-  return {{"problem", problem},
-          {"a", meeting.a},
-          {"b", meeting.b},
-          {"a_s", meeting.pairs.a_s},
-          {"b_s", meeting.pairs.b_s},
-          {"seconds", meeting.seconds},
-          {"lost", lost}};
+  const Json line = {{"problem", problem},
+                     {"a", meeting.a},
+                     {"b", meeting.b},
+                     {"a_s", meeting.pairs.a_s},
+                     {"b_s", meeting.pairs.b_s},
+                     {"seconds", meeting.seconds},
+                     {"lost", lost}};
+  return with_flags(line, meeting.flags);
 }
 
 std::vector<double> times_in(const Field& field) {
@@ -61,6 +75,7 @@ Answer answer_from(const Field& line) {
                    .reason = line["reason"].text(),
                    .first = line["first"].count<std::size_t>(),
                    .samples_s = times_in(line["samples_s"]),
+                   .flags = flags_in(line),
                    .setup_s = line["setup_s"].quantity(),
                    .sampling_s = line["sampling_s"].quantity()};
   const Field seconds = line["seconds"];  // older records have none
@@ -73,7 +88,8 @@ Meeting meeting_from(const Field& line) {
                      .b = line["b"].text(),
                      .pairs = {times_in(line["a_s"]), times_in(line["b_s"])},
                      .seconds = line["seconds"].quantity(),
-                     .lost = {}};
+                     .lost = {},
+                     .flags = flags_in(line)};
   if (meeting.pairs.a_s.size() != meeting.pairs.b_s.size())
     line["b_s"].refuse("as many as in a_s are wanted");
   for (const Field& loser : line["lost"].items())
@@ -131,6 +147,7 @@ void add(Evaluation& evaluation, const Answer& answer) {
   evaluation.status = answer.status;
   evaluation.reason = answer.reason;
   std::ranges::copy(answer.samples_s, std::back_inserter(evaluation.samples_s));
+  add_flags(answer.flags, evaluation.flags);
   evaluation.setup_s += answer.setup_s;
   evaluation.sampling_s += answer.sampling_s;
 }
@@ -180,6 +197,8 @@ class Recording : public Evaluator {
       file_.append(problem_, meeting);
     }
     for (const Loser& loser : meeting.lost) give_up(known_[loser.candidate].so_far, loser);
+    for (const std::string& candidate : {a, b})
+      add_flags(meeting.flags, known_[candidate].so_far.flags);
     spent_s_ += meeting.seconds;
     return std::move(meeting.pairs);
   }
@@ -201,6 +220,7 @@ class Recording : public Evaluator {
                      .reason = now.reason,
                      .first = known.so_far.samples_s.size(),
                      .samples_s = {},
+                     .flags = now.flags,
                      .setup_s = now.setup_s - known.setup_s,
                      .sampling_s = now.sampling_s - known.sampling_s,
                      .seconds = inner_.spent_s() - before_s};
@@ -215,12 +235,15 @@ class Recording : public Evaluator {
   Meeting measured(const std::string& a, const std::string& b, const PairPlan& plan,
                    double noise_floor) {
     const double before_s = inner_.spent_s();
-    Meeting meeting = {.a = a, .b = b, .pairs = inner_.pair(a, b, plan, noise_floor), .lost = {}};
+    Meeting meeting = {
+        .a = a, .b = b, .pairs = inner_.pair(a, b, plan, noise_floor), .lost = {}, .flags = {}};
     meeting.seconds = inner_.spent_s() - before_s;
-    if (!meeting.pairs.a_s.empty()) return meeting;
-    for (const std::string& candidate : {a, b})
-      if (const Evaluation& now = inner_.evaluate(candidate, 0); now.status != Status::passed)
+    for (const std::string& candidate : {a, b}) {
+      const Evaluation& now = inner_.evaluate(candidate, 0);
+      add_flags(now.flags, meeting.flags);
+      if (meeting.pairs.a_s.empty() && now.status != Status::passed)
         meeting.lost.push_back({candidate, now.status, now.reason});
+    }
     return meeting;
   }
 
@@ -250,6 +273,7 @@ class Replay : public Evaluator {
     const double before_s = known.setup_s + known.sampling_s;
     known.status = whole.status;
     known.reason = whole.reason;
+    known.flags = whole.flags;
     known.setup_s = whole.setup_s;
     if (whole.status == Status::passed)
       hand_out(whole, samples, known);
@@ -367,8 +391,12 @@ TuningProblem problem_from_json(const Json& json) {
 std::map<std::string, Evaluation> RecordedProblem::evaluations() const {
   std::map<std::string, Evaluation> all;
   for (const Answer& answer : answers) add(all[answer.candidate], answer);
-  for (const Meeting& meeting : meetings)
+  for (const Meeting& meeting : meetings) {
     for (const Loser& loser : meeting.lost) give_up(all[loser.candidate], loser);
+    for (const std::string& candidate : {meeting.a, meeting.b})
+      if (const auto known = all.find(candidate); known != all.end())
+        add_flags(meeting.flags, known->second.flags);
+  }
   return all;
 }
 

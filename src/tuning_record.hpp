@@ -9,8 +9,9 @@
 //   {"problem":{…},"a":"wide:…","b":"fused:…","a_s":[…],"b_s":[…],"seconds":0.4,"lost":[]}
 //   {"finished":{…}}                                        a problem's search is at its end
 //
-// Times in a line are what that answer cost, not sums. A line without its newline was torn by a
-// kill and does not count.
+// Where something was wrong with the samples or pairs of a line, it has "flags":["throttled"] as
+// well. Times in a line are what that answer cost, not sums. A line without its newline was torn by
+// a kill and does not count.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,7 @@ struct Answer {
   std::string reason;
   std::size_t first = 0;  // how many samples there were before
   std::vector<double> samples_s;
+  std::vector<std::string> flags;  // see Evaluation
   double setup_s = 0, sampling_s = 0;
   double seconds = 0;  // all that the answer cost: also laying the problem out, and the last check
 };
@@ -59,6 +61,7 @@ struct Meeting {
   Pairs pairs;
   double seconds = 0;
   std::vector<Loser> lost;
+  std::vector<std::string> flags;  // of both
 };
 
 struct RecordedProblem {

@@ -10,6 +10,13 @@
 
 namespace gdn {
 
+std::optional<SelectedVariant> instance_of(const std::string& id) {
+  for (const Variant& variant : ladder())
+    for (const Instance& instance : variant.instances)
+      if (variant_id(variant, instance) == id) return SelectedVariant{&variant, &instance};
+  return std::nullopt;
+}
+
 std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target,
                                              const char* option) {
   std::vector<SelectedVariant> selected;

@@ -1,6 +1,7 @@
 // Finds the instances of the ladder that --variant means, and --a and --b of `gdnbench ab`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ struct SelectedVariant {
   const Variant* variant = nullptr;
   const Instance* instance = nullptr;
 };
+
+// The instance of this id; none where this build has none.
+std::optional<SelectedVariant> instance_of(const std::string& id);
 
 // Each glob is the name of a variant (all its instances) or a glob over ids; none selects all of
 // the target. In ladder order. Throws UserError, with a suggestion, for a glob that selects

@@ -168,6 +168,8 @@ WisdomEntry entry_from(const Field& field, const std::vector<Field>& fingerprint
     entry.failed.push_back({name_in(failed["variant"]), failed["reason"].text()});
   }
   entry.search = search_from(field["search"]);
+  if (const Field flags = field["flags"]; flags.given())
+    for (const Field& flag : flags.items()) entry.flags.push_back(name_in(flag));
   require_time_stamp(field["tuned_at"]);
   entry.tuned_at = field["tuned_at"].text();
   const auto place = field["fingerprint"].count<std::size_t>();
@@ -194,7 +196,8 @@ Wisdom wisdom_from(const Field& whole) {
   for (const Field& fingerprint : fingerprints)
     if (const std::string name = device_of(fingerprint); name != wisdom.device)
       fingerprint["device"]["name"].refuse(fmt::format(
-          "{} is another device than that of the file, {}", dump(name), dump(wisdom.device)));
+          "{} is another device than that of the file, {}; each device has a file of its own",
+          dump(name), dump(wisdom.device)));
   std::set<std::string> problems;
   for (const Field& field : whole["entries"].items()) {
     wisdom.entries.push_back(entry_from(field, fingerprints));
@@ -251,28 +254,30 @@ Json to_json(const WisdomEntry& entry) {
   Json failed = Json::array();
   for (const WisdomEntry::Failed& f : entry.failed)
     failed.push_back({{"variant", f.variant}, {"reason", f.reason}});
-  return {{"case", entry.case_name},
-          {"problem", problem_to_json(entry)},
-          {"scope", name_of(entry.scope)},
-          {"timing", name_of(entry.timing)},
-          {"winner",
-           {{"variant", entry.winner.variant},
-            {"knobs", to_json(entry.winner.knobs)},
-            {"median_s", entry.winner.median_s},
-            {"ci95", pair_or_null(entry.winner.ci95)}}},
-          {"tied", tied},
-          {"slower", slower},
-          {"failed", failed},
-          {"search",
-           {{"strategy", entry.search.strategy},
-            {"seed", entry.search.seed},
-            {"candidates", entry.search.candidates},
-            {"evaluated", entry.search.evaluated},
-            {"evaluated_fully", entry.search.evaluated_fully},
-            {"limited", entry.search.limited},
-            {"seconds", entry.search.seconds}}},
-          {"tuned_at", entry.tuned_at},
-          {"fingerprint", entry.fingerprint}};
+  Json json = {{"case", entry.case_name},
+               {"problem", problem_to_json(entry)},
+               {"scope", name_of(entry.scope)},
+               {"timing", name_of(entry.timing)},
+               {"winner",
+                {{"variant", entry.winner.variant},
+                 {"knobs", to_json(entry.winner.knobs)},
+                 {"median_s", entry.winner.median_s},
+                 {"ci95", pair_or_null(entry.winner.ci95)}}},
+               {"tied", tied},
+               {"slower", slower},
+               {"failed", failed},
+               {"search",
+                {{"strategy", entry.search.strategy},
+                 {"seed", entry.search.seed},
+                 {"candidates", entry.search.candidates},
+                 {"evaluated", entry.search.evaluated},
+                 {"evaluated_fully", entry.search.evaluated_fully},
+                 {"limited", entry.search.limited},
+                 {"seconds", entry.search.seconds}}},
+               {"tuned_at", entry.tuned_at},
+               {"fingerprint", entry.fingerprint}};
+  if (!entry.flags.empty()) json["flags"] = entry.flags;
+  return json;
 }
 
 std::string json(const Wisdom& wisdom) {

@@ -67,6 +67,9 @@ struct WisdomEntry {
     double seconds = 0;                // spent on this problem
   } search;
 
+  // What was wrong with the samples of the winner or of those tied with it, as in a row's flags.
+  std::vector<std::string> flags;
+
   std::string tuned_at;        // UTC: "2025-11-29T20:40:58Z"
   nlohmann::json fingerprint;  // with what it was measured; has device.name
 };

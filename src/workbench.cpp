@@ -484,9 +484,13 @@ Row Workbench::settle(int number, bool ends) {
       verify_surroundings(stand.checked.workspace);
     });
   Row row = stand.row;
-  if (!ends) return row;
-  row.host_s = stand.sampler->host_s();
   for (const std::string& flag : stand.sampler->flags()) row.flags.push_back(flag);
+  if (!ends) {
+    end_telemetry(row);  // since the last look
+    backend_.begin_telemetry();
+    return row;
+  }
+  row.host_s = stand.sampler->host_s();
   stands_.erase(number);
   if (stands_.empty()) end_telemetry(row);
   return row;

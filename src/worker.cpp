@@ -19,6 +19,7 @@
 #include "src/error.hpp"
 #include "src/fingerprint.hpp"
 #include "src/inputs.hpp"
+#include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 
 namespace gdn {
@@ -111,8 +112,11 @@ WorkerOptions options_from(const json& j) {
                        .timeout_s = j.at("timeout_s")}};
 }
 
-// Between fork and exec: nothing here may allocate, since other threads may hold locks.
-[[noreturn]] void become_worker(const char* program, int socket, int parent) {
+// Between fork and exec, as all of these: nothing here may allocate, since other threads may hold
+// locks. A program of another build leads a group of processes, as it may be a script that starts
+// others.
+[[noreturn]] void become_worker(const char* program, int socket, int parent, bool leads) {
+  if (leads) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // no worker outlives the run, even a hanging one
   if (getppid() != parent) _exit(1);
   if (socket == worker_socket)
@@ -121,6 +125,20 @@ WorkerOptions options_from(const json& j) {
     dup2(socket, worker_socket);
   execl(program, "gdnbench", "worker", static_cast<char*>(nullptr));
   _exit(127);
+}
+
+// Becomes one of the group, and ends all of it when the run has died and cannot.
+[[noreturn]] void watch_over(int group, int parent) {
+  if (setpgid(0, group) != 0) _exit(1);
+  sigset_t death;
+  sigemptyset(&death);
+  sigaddset(&death, SIGTERM);
+  sigprocmask(SIG_BLOCK, &death, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  int signal = 0;
+  if (getppid() == parent) sigwait(&death, &signal);
+  kill(-group, SIGKILL);
+  _exit(1);
 }
 
 }  // namespace
@@ -139,8 +157,14 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
     close(pair[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
-  if (pid_ == 0) become_worker(program.c_str(), pair[1], parent);
+  const bool leads = !options.program.empty();
+  if (pid_ == 0) become_worker(program.c_str(), pair[1], parent, leads);
   close(pair[1]);
+  if (leads) {
+    group_ = pid_;
+    setpgid(pid_, group_);  // whoever is first
+    if (fork() == 0) watch_over(group_, parent);
+  }
   socket_ = pair[0];
   try {
     greet();
@@ -152,7 +176,9 @@ Worker::Worker(const WorkerOptions& options) : options_(options) {
 
 void Worker::greet() {
   const bool own = options_.program.empty();
-  const double patience_s = own ? options_.deadline_s : std::min(options_.deadline_s, 30.0);
+  // This build's start is no row that may hang, and another program may never answer.
+  const double patience_s =
+      own ? std::max(options_.deadline_s, 30.0) : std::min(options_.deadline_s, 30.0);
   try {
     const json hello = ask({{"options", to_json(options_)}}, patience_s);
     if (const int spoken = hello.value("protocol", 1); spoken != protocol)
@@ -183,6 +209,11 @@ void Worker::end() {
     waitpid(pid_, nullptr, 0);
   }
   pid_ = -1;
+  if (group_ > 0) {
+    kill(-group_, SIGKILL);
+    while (waitpid(-group_, nullptr, 0) > 0) continue;
+  }
+  group_ = -1;
 }
 
 std::string Worker::post_mortem() {
@@ -297,13 +328,10 @@ class Server {
                            .sampling = options_.sampling,
                            .dump_folder = options_.dump_folder};
     const auto id = question.at(what).get<std::string>();
-    for (const Variant& variant : ladder())
-      for (const Instance& instance : variant.instances)
-        if (variant_id(variant, instance) == id) {
-          request.variant = &variant;
-          request.instance = &instance;
-        }
-    if (request.variant == nullptr) throw std::runtime_error(no_such_instance + id);
+    const std::optional<SelectedVariant> selected = instance_of(id);
+    if (!selected) throw std::runtime_error(no_such_instance + id);
+    request.variant = selected->variant;
+    request.instance = selected->instance;
     return request;
   }
 

@@ -62,6 +62,7 @@ class Worker {
 
   WorkerOptions options_;
   int pid_ = -1;
+  int group_ = -1;  // of a program of another build, and of what that has started
   int socket_ = -1;
   std::int64_t questions_ = 0;
   std::string received_;  // bytes after the last whole line

@@ -25,9 +25,11 @@ using nlohmann::json;
 using test::chunked;
 using test::each_first;
 using test::Ended;
+using test::expect_refused;
 using test::faulty_tool;
 using test::Folder;
 using test::has;
+using test::names_in;
 using test::on_terminal;
 using test::Process;
 using test::read_file;
@@ -53,24 +55,9 @@ std::string refusal_of(const Act& act) {
   return "accepted";
 }
 
-void expect_refused(const Ended& ended, const std::string& message) {
-  EXPECT_EQ(ended.exit_code, 4) << ended.err;
-  EXPECT_HAS(ended.err, message);
-  EXPECT_FALSE(has(ended.err, "unexpected")) << ended.err;
-}
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
-
 // The journal as a kill after its first rows would have left it.
 void unfinish(const std::string& journal, int rows) {
-  const std::string text = read_file(journal);
-  std::size_t end = 0;
-  for (int line = 0; line < 1 + rows; ++line) end = text.find('\n', end) + 1;
-  write_text(journal, text.substr(0, end));
+  write_text(journal, test::first_lines(read_file(journal), 1 + rows));
 }
 
 TEST(WriteFile, GoesWhereLinksLeadAndKeepsTheMode) {
@@ -169,7 +156,8 @@ TEST(Files, AReportThatIsRefusedLeavesNothing) {
   ASSERT_EQ(run_shell(folder, "$RUN --timing hot --json r.json").exit_code, 0);
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"$T report r.json --csv x --markdown y --knobs z --timing hot --beside none", "none"},
-           {"$T report r.json --csv x --markdown y --knobs z --timing graph", "no timed row"},
+           {"$T report r.json --csv x --markdown y --knobs z --timing graph",
+            "give other results, --scope or --timing"},
            {"$T report r.json --csv x --beside r.json", "give that, too"},
            {"$T report r.json --csv x --knobs z --timing hot --beside copy", "two of the files"},
            {"mkfifo p; $T report r.json --ladder p --timing hot", "--ladder p: give the file"}}) {
@@ -225,7 +213,8 @@ TEST(Journal, IsWaitedForAMoment) {
   const int lock = open((folder / "r.json.jsonl").c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   Process resumed(folder, tool, {"run", "--resume", "r.json.jsonl"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  while (!resumed.has_open(folder / "r.json.jsonl") && !resumed.has_ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   close(lock);
   const Ended ended = resumed.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;

@@ -63,7 +63,7 @@ inline void expect_20_kills_lose_nothing(const std::vector<std::string>& argumen
                                          std::size_t rows, std::size_t rounds = 1,
                                          int exit_code = 0) {
   constexpr int wanted_kills = 20;
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(200);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1000);
   Folder whole;
   const Ended undisturbed = run_until([] { return false; }, deadline, whole, arguments);
   ASSERT_EQ(undisturbed.exit_code, exit_code) << undisturbed.err;

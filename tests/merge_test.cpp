@@ -87,6 +87,37 @@ TEST(MergeRecords, ShardsAreTheWhole) {
   EXPECT_EQ(merged({file("record.jsonl"), two}, false), file("record.jsonl").text);
 }
 
+// A record whose search was asked for some candidates alone.
+NamedText of_candidates(const std::string& name, const std::vector<std::string>& ids,
+                        const std::vector<std::string>& globs) {
+  const std::string all = file(name).text;
+  json header = json::parse(all.substr(0, all.find('\n')));
+  header["options"]["candidates"] = ids;
+  header["options"]["variant"] = globs;
+  return text(name, header.dump() + all.substr(all.find('\n')));
+}
+
+TEST(MergeRecords, TheCandidatesAreThoseOfAllInTheOrderOfTheLadder) {
+  const std::string recurrent = "recurrent:threads=all", chunked = "chunked:chunk=64:threads=all",
+                    xform = "xform:chunk=64:threads=all";
+  const NamedText one =
+      of_candidates("record-1.jsonl", {chunked, xform, "gone:stages=1"}, {"chunked", "xform"});
+  const NamedText two = of_candidates("record-2.jsonl", {recurrent, chunked}, {"recurrent"});
+  const auto options = [](const std::string& merged) {
+    return json::parse(merged.substr(0, merged.find('\n')))["options"];
+  };
+  const std::string both = merged({one, two}, false);
+  EXPECT_EQ(options(both)["candidates"], (json{recurrent, chunked, xform, "gone:stages=1"}));
+  EXPECT_EQ(options(both)["variant"], (json{"chunked", "xform", "recurrent"}));
+  EXPECT_EQ(options(both)["strategy"], "racing");
+  EXPECT_EQ(options(merged({two, one}, false))["candidates"], options(both)["candidates"]);
+  const std::string lines = file("record.jsonl").text;
+  EXPECT_EQ(both.substr(both.find('\n')), lines.substr(lines.find('\n')));
+  // Without --variant it was asked for all.
+  const NamedText all = of_candidates("record-2.jsonl", {recurrent, chunked, xform}, {});
+  EXPECT_EQ(options(merged({one, all}, false))["variant"], json::array());
+}
+
 TEST(MergeRecords, ATornLineDoesNotCount) {
   const NamedText torn = file("record-torn.jsonl");
   const std::string whole = torn.text.substr(0, torn.text.rfind('\n') + 1);
@@ -125,10 +156,12 @@ TEST(MergeRecords, OfAnotherBuildOrDeviceAreRefused) {
   NamedText other = file("record-2.jsonl");
   const std::size_t kernels = other.text.find("aaaa");
   other.text.replace(kernels, 4, "bbbb");
-  EXPECT_EQ(refusal({file("record-1.jsonl"), other}, true),
-            "record-1.jsonl and record-2.jsonl may not be merged:\n"
-            "  the hash of the kernels' sources differs: \"aaaa\" in record-1.jsonl, \"bbbb\" in "
-            "record-2.jsonl");
+  EXPECT_EQ(
+      refusal({file("record-1.jsonl"), other}, true),
+      "record-1.jsonl and record-2.jsonl may not be merged; measure both with one build on one "
+      "device:\n"
+      "  the hash of the kernels' sources differs: \"aaaa\" in record-1.jsonl, \"bbbb\" in "
+      "record-2.jsonl");
 }
 
 TEST(MergeResults, ShardsAreTheWhole) {
@@ -180,8 +213,10 @@ TEST(MergeResults, OfAnotherDeviceDriverBuildOrInputsAreRefused) {
            {"/fingerprint/revision", "revision"},
            {"/fingerprint/kernel_checks", "list of kernel checks"}}) {
     const std::string refused = refusal({one, changed("results-2.json", pointer, "another")}, true);
-    EXPECT_TRUE(contains(refused, "results-1.json and changed.json may not be merged:\n  the " +
-                                      name + " differs: "))
+    EXPECT_TRUE(contains(refused,
+                         "results-1.json and changed.json may not be merged; measure both "
+                         "with one build on one device:\n  the " +
+                             name + " differs: "))
         << refused;
   }
   json other = json::parse(one.text);

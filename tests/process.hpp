@@ -84,6 +84,20 @@ class Process {
            info.si_pid == pid_;
   }
 
+  // Whether the program, which has taken this process's place, has the file open.
+  bool has_open(const std::filesystem::path& file) const {
+    namespace fs = std::filesystem;
+    const fs::path process = "/proc/" + std::to_string(pid_);
+    std::error_code gone;
+    if (fs::equivalent(process / "exe", "/proc/self/exe", gone) || gone) return false;
+    for (fs::directory_iterator open(process / "fd", gone), end; !gone && open != end;
+         open.increment(gone)) {
+      std::error_code closed;
+      if (fs::equivalent(open->path(), file, closed)) return true;
+    }
+    return false;
+  }
+
   Ended wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

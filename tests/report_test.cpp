@@ -277,6 +277,7 @@ TEST(Json, RefusalsNameTheField) {
 TEST(Json, HostileFilesAreRefused) {
   EXPECT_TRUE(contains(refusal(""), "empty"));
   EXPECT_TRUE(contains(refusal("hello"), "1:1: not JSON")) << refusal("hello");
+  EXPECT_TRUE(contains(refusal("hello"), "; is this ")) << refusal("hello");
   EXPECT_TRUE(contains(refusal("{\n \"schema\": \"\xff\"}"), "2:13: not JSON"));
   EXPECT_TRUE(contains(refusal(std::string(1'000'000, '[')), "nested too deeply"));
   std::string deep = "{\"schema\":\"gdnbench/1\",\"fingerprint\":";

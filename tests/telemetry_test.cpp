@@ -131,10 +131,10 @@ TEST_F(FakeDriver, ListsItsDevices) {
 
 TEST_F(FakeDriver, SamplesWhileItIsStarted) {
   Telemetry telemetry(bus_id);
-  const int before = fake->samples;
   telemetry.start();
   fake->sm_clock = 1500;
   fake->reasons = 0x40;
+  const int before = fake->samples;
   for (int waited = 0; fake->samples < before + 3 && waited < 1000; ++waited)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   fake->reasons = 0;

@@ -15,8 +15,10 @@ using test::chunked;
 using test::Ended;
 using test::faulty_tool;
 using test::Folder;
+using test::joined;
 using test::problem_of;
 using test::read_file;
+using test::read_json;
 using test::recurrent;
 using test::run_arguments;
 using test::run_program;
@@ -34,7 +36,7 @@ json fingerprint_here() {
   static const json here = [] {
     Folder folder;
     run_shell(folder, "$RUN --timing hot --json here.json");
-    return json::parse(read_file(folder / "here.json")).at("fingerprint");
+    return read_json(folder / "here.json").at("fingerprint");
   }();
   return here;
 }
@@ -63,12 +65,12 @@ class Tuned : public testing::Test {
   }
 
   Ended run(const std::vector<std::string>& more, const char* program = tool) const {
-    std::vector<std::string> all = {"--case", "mine.yaml", "--scope", "core", "--json", "r.json"};
-    all.insert(all.end(), more.begin(), more.end());
-    return run_program(folder_, program, run_arguments(all));
+    return run_program(folder_, program,
+                       run_arguments(joined(
+                           {"--case", "mine.yaml", "--scope", "core", "--json", "r.json"}, more)));
   }
 
-  json rows() const { return json::parse(read_file(folder_ / "r.json")).at("results"); }
+  json rows() const { return read_json(folder_ / "r.json").at("results"); }
 
   Folder folder_;
 };
@@ -176,6 +178,18 @@ TEST_F(Tuned, StaleWisdomIsAWarningAndUnderStrictAnError) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "r.json"));
 }
 
+TEST_F(Tuned, AFlaggedMeasurementIsWarnedOf) {
+  WisdomEntry entry = won(xform);
+  entry.flags = {"throttled"};
+  wisdom({entry});
+  const Ended ended =
+      run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "hot", "--strict"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.err,
+             "warning: w.json: mine was measured with the flag throttled: the device lowered its "
+             "clocks while it was measured; `gdnbench tune` makes it anew\n");
+}
+
 TEST_F(Tuned, AnotherTimingOrScopeIsSaid) {
   wisdom({won(xform)});
   Ended ended = run({"--variant", "tuned", "--wisdom", "w.json", "--timing", "lab"});
@@ -240,12 +254,9 @@ TEST_F(Tuned, IsResumedAsItWasMeant) {
       run({"--variant", std::string("tuned,") + chunked, "--wisdom", "w.json", "--timing", "hot"})
           .exit_code,
       0);
-  const std::string journal = read_file(folder_ / "r.json.jsonl");
-  // As if killed after the first row.
-  std::size_t end = 0;
-  for (int line = 0; line < 2; ++line) end = journal.find('\n', end) + 1;
+  const std::string journal = test::first_lines(read_file(folder_ / "r.json.jsonl"), 2);
   const auto resume = [&] {
-    write_text(folder_ / "r.json.jsonl", journal.substr(0, end));
+    write_text(folder_ / "r.json.jsonl", journal);
     return run_program(folder_, tool, {"run", "--resume", "r.json.jsonl"});
   };
   Ended ended = resume();

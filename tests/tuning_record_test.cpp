@@ -154,6 +154,54 @@ TEST(Record, GoesOnFromWhereverItWasCut) {
   EXPECT_EQ(read_file(folder / "whole.jsonl"), whole);
 }
 
+// Flags of samples are their candidate's, those of pairs both's; one that is resumed or replayed
+// has them still, and a line without any is as it was.
+TEST(Record, KeepsFlags) {
+  class Flagged : public Scripted {
+   public:
+    const Evaluation& evaluate(const std::string& id, std::size_t samples) override {
+      now_ = Scripted::evaluate(id, samples);
+      if (id == "slow") now_.flags = {"not_queued"};
+      if (pairs > 0) now_.flags.emplace_back("throttled");
+      return now_;
+    }
+
+   private:
+    Evaluation now_;
+  };
+  using Flags = std::vector<std::string>;
+  Folder folder;
+  const auto search = [](Evaluator& evaluator) {
+    EXPECT_EQ(evaluator.evaluate("fast", 2).flags, Flags{});
+    EXPECT_EQ(evaluator.evaluate("slow", 2).flags, Flags{"not_queued"});
+    EXPECT_EQ(evaluator.evaluate("other", 2).flags, Flags{});
+    evaluator.pair("fast", "slow", {}, 0);
+    for (const char* id : {"fast", "slow"})
+      EXPECT_TRUE(std::ranges::count(evaluator.evaluate(id, 0).flags, "throttled") == 1) << id;
+    EXPECT_EQ(evaluator.evaluate("other", 0).flags, Flags{});
+  };
+  {
+    Flagged inner;
+    RecordFile file = RecordFile::create(folder / "r.jsonl", fingerprint, options);
+    search(*recording_evaluator(inner, file, problem));
+  }
+  const std::string whole = read_file(folder / "r.jsonl");
+  EXPECT_EQ(whole.find("\"flags\":[]"), std::string::npos);
+  {
+    Scripted nobody;
+    RecordFile file = RecordFile::reopen(folder / "r.jsonl");
+    file.go_on(fingerprint, options);
+    search(*recording_evaluator(nobody, file, problem));
+    EXPECT_EQ(nobody.setups + nobody.taken + nobody.pairs, 0);
+  }
+  const RecordedProblem record = read_record(folder / "r.jsonl").problems.at(0);
+  EXPECT_EQ(record.evaluations().at("fast").flags.size(), 2U);
+  EXPECT_EQ(record.evaluations().at("other").flags, Flags{});
+  EXPECT_EQ(replay_evaluator(record)->evaluate("other", 2).flags, Flags{});
+  EXPECT_EQ(replay_evaluator(record)->evaluate("slow", 2).flags,
+            (Flags{"not_queued", "throttled"}));
+}
+
 void expect_refused(const std::function<void()>& act, const std::string& message) {
   try {
     act();

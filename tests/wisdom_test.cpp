@@ -98,6 +98,22 @@ TEST(Wisdom, ConformsToItsSchemaAndReadsBackAsItWasWritten) {
   EXPECT_EQ(gdn::json(parse_wisdom(gdn::json(none), "w.json")), gdn::json(none));
 }
 
+// What was flagged says so; a file that does not speak of it means that nothing was.
+TEST(Wisdom, FlagsMayBeLeftOut) {
+  EXPECT_TRUE(example().entries[0].flags.empty());
+  json whole = example_json();
+  whole["entries"][0]["flags"] = {"throttled", "not_queued"};
+  const Wisdom wisdom = parse_wisdom(whole.dump(), "w.json");
+  EXPECT_EQ(wisdom.entries[0].flags, (std::vector<std::string>{"throttled", "not_queued"}));
+  const json written = json::parse(gdn::json(wisdom));
+  EXPECT_EQ(written["entries"][0]["flags"], whole["entries"][0]["flags"]);
+  EXPECT_FALSE(written["entries"][1].contains("flags"));
+  EXPECT_EQ(schema().faults(written), Faults{});
+  whole["entries"][0]["flags"] = {""};
+  EXPECT_NE(refusal(whole.dump()), "");
+  EXPECT_NE(schema().faults(whole), Faults{});
+}
+
 // Whatever is taken out or turned into another type is refused by its name, by the reader and the
 // schema alike.
 TEST(Wisdom, EveryFieldIsNeededAndHasItsType) {
@@ -168,7 +184,7 @@ TEST(Wisdom, RefusalsNameTheField) {
             "entries[0].tuned_at: a time like 2025-11-29T20:40:58Z is expected, not \"yesterday\"");
   EXPECT_EQ(changed("/fingerprints/1/device/name", "Other GPU"),
             "fingerprints[1].device.name: \"Other GPU\" is another device than that of the file, "
-            "\"Example GPU\"");
+            "\"Example GPU\"; each device has a file of its own");
   EXPECT_EQ(changed("/entries/1/scope", "core"),
             "entries[1]: its problem stands there twice; keep one of the two");
   EXPECT_TRUE(contains(refusal(example_json().dump().substr(0, 900)), "cut off"));

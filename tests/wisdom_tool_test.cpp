@@ -52,6 +52,16 @@ TEST(WisdomShow, WhatWasTunedWithThisBuildHereHolds) {
   EXPECT_HAS(ended.out, "2025-11-29  holds\n");
 }
 
+TEST(WisdomShow, SaysWhatWasFlagged) {
+  Folder folder;
+  Wisdom wisdom = read_wisdom(example_path);
+  wisdom.entries.resize(1);
+  wisdom.entries[0].flags = {"throttled"};
+  write_text(folder / "w.json", gdn::json(wisdom));
+  const std::string shown = run_program(folder, tool, {"wisdom", "show", "w.json"}).out;
+  EXPECT_HAS(shown, ": the device lowered its clocks while it was measured");
+}
+
 TEST(WisdomExport, IsTheFileItselfAsJson) {
   Folder folder;
   const Ended ended = run_program(folder, tool, {"wisdom", "export", example_path});

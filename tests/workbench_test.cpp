@@ -17,6 +17,8 @@ class OtherTimers : public Backend {
  public:
   double sample_s = 100e-6;  // of each sample
   KernelPass pass;
+  std::vector<std::string> flags;  // of its samplers
+  bool throttled = false;
 
   const Device& device() const override { return cpu_->device(); }
   nlohmann::json fingerprint() const override { return cpu_->fingerprint(); }
@@ -42,28 +44,36 @@ class OtherTimers : public Backend {
   std::string timer() const override { return "events"; }
   std::string flush(Timing timing) const override { return cpu_->flush(timing); }
   std::unique_ptr<Sampler> sampler(Timing, const Launch& launch) override {
-    return std::make_unique<Fixed>(launch, sample_s);
+    return std::make_unique<Fixed>(launch, *this);
   }
   KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>&) override { return pass; }
   double timer_offset_s(Timing) override { return pass.offset_s; }
+  void begin_telemetry() override { ++watching_; }
+  TelemetrySummary end_telemetry() override {
+    EXPECT_EQ(--watching_, 0);
+    return {.throttled = throttled};
+  }
   nlohmann::json resources(const Instance& instance) override { return cpu_->resources(instance); }
 
  private:
   class Fixed : public Sampler {
    public:
-    Fixed(Launch launch, double sample_s) : launch_(std::move(launch)), sample_s_(sample_s) {}
+    Fixed(Launch launch, const OtherTimers& backend)
+        : launch_(std::move(launch)), backend_(backend) {}
     void take(std::vector<double>& samples_s) override {
       launch_(nullptr);
-      samples_s.push_back(sample_s_);
+      samples_s.push_back(backend_.sample_s);
     }
-    double host_s() const override { return sample_s_; }
+    double host_s() const override { return backend_.sample_s; }
+    std::vector<std::string> flags() const override { return backend_.flags; }
 
    private:
     Launch launch_;
-    double sample_s_;
+    const OtherTimers& backend_;
   };
 
   std::unique_ptr<Backend> cpu_ = make_cpu_backend();
+  int watching_ = 0;
 };
 
 Row measured(OtherTimers& backend, Timing timing = Timing::hot) {
@@ -124,6 +134,33 @@ TEST(Workbench, ARowNamesTheKernelsThatRan) {
   ASSERT_EQ(row.kernels.size(), 1U);
   EXPECT_EQ(row.kernels[0].name, "a_library's own");
   EXPECT_TRUE(flagged(row, "unknown_kernel"));
+}
+
+// A search looks at its stands time and again before it closes them.
+TEST(Workbench, EachLookAtAStandTellsItsFlags) {
+  OtherTimers backend;
+  const Variant variant = cpu::chunked();
+  Case c;
+  c.problem = test::problem_of({3}, 1, 1, false);
+  Workbench bench(backend, c, nullptr);
+  const MeasureRequest request{
+      .variant = &variant, .instance = &variant.instances.front(), .timing = Timing::hot};
+  const int first = bench.open(request).number.value();
+  const int second = bench.open(request).number.value();
+  const auto look = [&](int stand) {
+    bench.take(stand);
+    return bench.settle(stand, false).flags;
+  };
+  using Flags = std::vector<std::string>;
+  EXPECT_EQ(look(first), Flags{});
+  backend.flags = {"gate_expired"};
+  backend.throttled = true;
+  EXPECT_EQ(look(first), (Flags{"gate_expired", "throttled"}));
+  backend.throttled = false;
+  EXPECT_EQ(look(second), Flags{"gate_expired"});
+  backend.throttled = true;
+  EXPECT_EQ(bench.settle(second, true).flags, Flags{"gate_expired"});  // the other one stands yet
+  EXPECT_EQ(bench.settle(first, true).flags, (Flags{"gate_expired", "throttled"}));
 }
 
 // A fault seen elsewhere: the flush of the cache is counted inside the timed window.

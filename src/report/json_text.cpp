@@ -55,11 +55,12 @@ Json parse_json(std::string_view text, const std::string& source, const JsonKind
   } catch (const Json::parse_error& error) {
     const std::size_t at = error.byte > 0 ? error.byte - 1 : 0;
     const bool cut = at >= text.find_last_not_of(" \t\r\n") + 1;
-    throw UserError(fmt::format("{}:{}: {} ({}){}{}", source, line_and_column(text, at, first_line),
-                                cut ? "cut off" : "not JSON", reason_of(error), cut ? "; " : "",
-                                cut ? kind.when_cut : ""));
+    throw UserError(fmt::format("{}:{}: {} ({}); {}", source, line_and_column(text, at, first_line),
+                                cut ? "cut off" : "not JSON", reason_of(error),
+                                cut ? kind.when_cut : fmt::format("is this {}?", kind.name)));
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("{}: not JSON that can be read ({})", source, reason_of(error)));
+    throw UserError(fmt::format("{}: not JSON that can be read ({}); is this {}?", source,
+                                reason_of(error), kind.name));
   }
 }
 

@@ -175,9 +175,10 @@ std::string settings_table(const Report& report, const std::vector<Report>& besi
       "synchronisation.\n\n" +
       table("", settings, cases, ratios);
   if (!any)
-    throw UserError(fmt::format(
-        "--beside: the files have no row of the {} scope in lab timing in common with FILE",
-        name_of(scope)));
+    throw UserError(
+        fmt::format("--beside: the files have no row of the {} scope in lab timing in common with "
+                    "FILE; run the same cases with --timing lab",
+                    name_of(scope)));
   return text;
 }
 

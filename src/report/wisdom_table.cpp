@@ -32,13 +32,15 @@ std::string completeness(const WisdomEntry::Search& search) {
 
 Line line(const WisdomEntry& entry, const nlohmann::json& now, Footnotes& footnotes) {
   const std::vector<std::string> stale = staleness(entry, now);
+  std::vector<std::string> doubts = stale;
+  doubts.insert(doubts.end(), entry.flags.begin(), entry.flags.end());
   return {{printable(entry.case_name), shape_of(entry), std::string(name_of(entry.scope)),
            std::string(name_of(entry.timing)), printable(entry.winner.variant),
            format_time(entry.winner.median_s), half_width(entry.winner.median_s, entry.winner.ci95),
            std::to_string(entry.tied.size()), completeness(entry.search),
            entry.tuned_at.substr(0, entry.tuned_at.find('T')),
-           stale.empty() ? "holds" : "stale" + footnotes.mark(stale)},
-          stale.empty() ? Tone::good : Tone::warning};
+           (stale.empty() ? "holds" : "stale") + footnotes.mark(doubts)},
+          doubts.empty() ? Tone::good : Tone::warning};
 }
 
 }  // namespace
