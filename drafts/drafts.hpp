@@ -1,0 +1,10 @@
+// Kernels that no card has run yet, and which are in no ladder.
+#pragma once
+
+#include "kernels/variant.hpp"
+
+namespace gdn::gpu {
+
+Variant forward();
+
+}  // namespace gdn::gpu
