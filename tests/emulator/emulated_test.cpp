@@ -1,0 +1,164 @@
+// The CUDA kernels on the emulator (kernels/README.md), in many orders, against the fp64 recurrence
+// and against each other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/cuda/rungs.hpp"
+#include "kernels/prepare/preparation.hpp"
+#include "tests/emulator/emulator.hpp"
+#include "tests/support.hpp"
+
+namespace gdn {
+namespace {
+
+using test::HostCase;
+using test::problem_of;
+
+struct Rung {
+  std::string id;
+  Instance instance;
+};
+
+void PrintTo(const Rung& rung, std::ostream* out) { *out << rung.id; }
+
+// Cuts into more segments are other numbers for the same kernel: rung 9's are those of 2 and 4.
+bool is_tried(const Instance& instance) {
+  return instance.obstacle.empty() && std::ranges::none_of(instance.knobs, [](const Knob& knob) {
+           return knob == Knob{"segments", "8"} || knob == Knob{"segments", "16"};
+         });
+}
+
+std::vector<Rung> rungs_of(std::initializer_list<Variant (*)()> variants) {
+  std::vector<Rung> all;
+  for (const auto& make : variants) {
+    const Variant variant = make();
+    for (const Instance& instance : variant.instances)
+      if (is_tried(instance)) all.push_back({variant_id(variant, instance), instance});
+  }
+  return all;
+}
+
+// "register_state_form_w_stages_2_value_width_128"
+std::string test_name(const testing::TestParamInfo<Rung>& info) {
+  std::string name;
+  for (const char c : info.param.id)
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+}
+
+class OnEmulator : public testing::TestWithParam<Rung> {
+ protected:
+  static void run(HostCase& c, int seed) {
+    emulator::set_seed(seed);
+    c.run_on_cpu(cpu::preparation());
+    c.run_on_cpu(GetParam().instance);
+  }
+  // Within the health gate; `ordinary` inputs within what a sound bf16 kernel reaches.
+  static void expect_right(HostCase& c, const std::string& what, bool ordinary = true) {
+    const Finding finding = c.finding();
+    EXPECT_EQ(finding.reason, "") << what;
+    if (!ordinary) return;
+    EXPECT_LE(finding.error.output_rms, 4e-3) << what;
+    EXPECT_LE(finding.error.state_rms, 4e-3) << what;
+  }
+  static void expect_ragged_is_right(int seeds) {
+    for (int seed = 0; seed < seeds; ++seed) {
+      HostCase c(problem_of({1, 63, 64, 0, 65, 130, 200}, 1, 2, seed % 2 == 0), {.seed = 7});
+      run(c, seed);
+      expect_right(c, "seed " + std::to_string(seed));
+    }
+  }
+  // Whatever the order of its events, a kernel's result has the same bits.
+  static void expect_same_in_any_order(int seeds) {
+    HostCase c(problem_of({4 * 64 + 5}, 1, 1, true), {});
+    run(c, 0);
+    expect_right(c, "seed 0");
+    const HostCase first = c;
+    for (int seed = 1; seed < seeds; ++seed) {
+      c.output.assign(c.output.size(), {0xFFFF});
+      c.final_state.assign(c.final_state.size(), NAN);
+      run(c, seed);
+      for (std::size_t i = 0; i < c.output.size(); ++i)
+        ASSERT_EQ(c.output[i].bits, first.output[i].bits) << "seed " << seed << ", element " << i;
+      for (std::size_t i = 0; i + HostCase::padding < c.final_state.size(); ++i)
+        ASSERT_EQ(c.final_state[i], first.final_state[i]) << "seed " << seed << ", element " << i;
+    }
+  }
+};
+
+// Rungs 8 and 9, thoroughly.
+class EmulatedChain : public OnEmulator {};
+INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedChain,
+                         testing::ValuesIn(rungs_of({gpu::register_state, gpu::segmented})),
+                         test_name);
+
+TEST_P(EmulatedChain, RaggedSequencesAreRight) { expect_ragged_is_right(4); }
+TEST_P(EmulatedChain, AnyOrderGivesTheSameBits) { expect_same_in_any_order(40); }
+
+TEST_P(EmulatedChain, EveryGateProfileIsRight) {
+  for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,
+                            Gates::strong, Gates::reset, Gates::infinite}) {
+    HostCase c(problem_of({130, 65}, 2, 4, true), {.gates = gates, .beta_max = 2});
+    run(c, 1);
+    expect_right(c, std::string(name_of(gates)), false);
+  }
+}
+
+// Where rung 9 has segments, and under gates that let them begin near and far.
+TEST_P(EmulatedChain, LongSequencesAreRight) {
+  for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong}) {
+    HostCase c(problem_of({12 * 64, 9 * 64 + 1}, 1, 1, gates == Gates::strong), {.gates = gates});
+    run(c, 2);
+    expect_right(c, std::string(name_of(gates)), false);
+  }
+}
+
+// The rungs before.
+class EmulatedRung : public OnEmulator {};
+INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedRung,
+                         testing::ValuesIn(rungs_of({gpu::baseline, gpu::residual, gpu::fused,
+                                                     gpu::wide, gpu::warp_specialized,
+                                                     gpu::split_barrier})),
+                         test_name);
+
+TEST_P(EmulatedRung, RaggedSequencesAreRight) { expect_ragged_is_right(1); }
+TEST_P(EmulatedRung, AnyOrderGivesTheSameBits) { expect_same_in_any_order(6); }
+
+// g and A, against the CPU's.
+void expect_same_preparation(HostCase& c, const std::string& what) {
+  c.run_on_cpu(cpu::preparation());
+  HostCase emulated = c;
+  emulated.g.assign(c.g.size(), NAN);
+  emulated.A.assign(c.A.size(), {0xFFFF});
+  emulated.run_on_cpu(cuda_preparation());
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i + HostCase::padding < c.g.size(); ++i)
+    ASSERT_NEAR(emulated.g[i], c.g[i], 1e-4 * (1 - c.g[i])) << what << ", gate " << i;
+  for (std::size_t i = 0; i + HostCase::padding < c.A.size(); ++i) {
+    error += std::pow(to_float(emulated.A[i]) - to_float(c.A[i]), 2);
+    size += std::pow(to_float(c.A[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(error / size), 3e-3) << what;  // of two roundings to bf16
+  for (std::size_t i = c.A.size() - HostCase::padding; i < c.A.size(); ++i)
+    ASSERT_EQ(emulated.A[i].bits, 0xFFFF) << what;
+}
+
+TEST(EmulatedPreparation, IsTheCpus) {
+  for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong, Gates::infinite}) {
+    emulator::set_seed(static_cast<int>(gates));
+    HostCase c(problem_of({64, 17, 0, 100}, 2, 4, false), {.gates = gates, .beta_max = 2});
+    expect_same_preparation(c, std::string(name_of(gates)));
+  }
+}
+
+// So many chunks that a CTA takes several value heads.
+TEST(EmulatedPreparation, OfSeveralHeadsACtaIsTheCpus) {
+  HostCase c(problem_of(std::vector<int>(220, 2), 1, 5, false), {});
+  expect_same_preparation(c, "five heads");
+}
+
+}  // namespace
+}  // namespace gdn
