@@ -184,9 +184,9 @@ struct ForwardChain : RegisterChain<width, 3> {
     }
     if (group >= chunks) return;
     Turn<stages> turn;
-    for (int i = 0; i < group; ++i) turn.next();
     Sum kk[chunk_tokens / 8], qk[chunk_tokens / 8];
-    shared.loaded[turn.stage].wait(turn.parity);
+    shared.loaded[0].wait(0);
+    for (int i = 0; i < group; ++i) next_chunk(shared, turn);
     products_begin();
     multiply_keys(kk, shared.input[turn.stage].K, shared.input[turn.stage].K);
     for (int round = group; round < chunks; round += make_groups) {
@@ -208,8 +208,9 @@ struct ForwardChain : RegisterChain<width, 3> {
       jitter();
       release(shared.full[stage]);
 
-      for (int i = 0; i < make_groups; ++i) turn.next();
-      if (round + make_groups < chunks) shared.loaded[turn.stage].wait(turn.parity);
+      for (int i = 1; i <= make_groups; ++i) {
+        if (round + i < chunks) next_chunk(shared, turn);
+      }
       sync<128>(1 + group);  // nobody reads N any more
       products_begin();
       multiply_keys(qk, input.Q, input.K);
@@ -255,6 +256,13 @@ struct ForwardChain : RegisterChain<width, 3> {
       }
       put_left(P, 16 * w, j, p);
     }
+  }
+
+  // Waits for the inputs of the next chunk, also where that is another group's: who skips a phase
+  // of a barrier takes the one before it for the one after.
+  static __device__ void next_chunk(Shared& shared, Turn<stages>& turn) {
+    turn.next();
+    shared.loaded[turn.stage].wait(turn.parity);
   }
 
   static __device__ void multiply_keys(Sum (&d)[chunk_tokens / 8],
