@@ -60,6 +60,7 @@ std::uint32_t box_address(const Tensor& tensor, const void* shared) {
 unsigned char* start_load(Cta& cta, std::ptrdiff_t offset, std::uint32_t bytes) {
   unsigned char* to = cta.shared + offset;
   std::memset(to, 0xFF, bytes);
+  std::fill_n(cta.writers.begin() + offset / 16, bytes / 16, 0);
   return to;
 }
 
@@ -68,6 +69,7 @@ unsigned char* start_load(Cta& cta, std::ptrdiff_t offset, std::uint32_t bytes) 
 void copy_16(std::uint32_t to, const void* from, bool real) {
   Machine& machine = Machine::now();
   const PlainCopy copy = {at_shared(to, 16), from, real};
+  note_written(copy.to);
   if (machine.eager()) return perform(copy);
   std::memset(copy.to, 0xFF, 16);
   machine.lane()->copies.push_back(copy);
@@ -134,7 +136,10 @@ void store_box(const Tensor& tensor, const std::int32_t (&at)[3], const void* fr
   Machine& machine = Machine::now();
   const std::uint32_t address = box_address(tensor, from);
   const auto* start = static_cast<const unsigned char*>(from);
-  const auto perform = [=, at = std::to_array(at)] {
+  const Cta& cta = *machine.lane()->warp->cta;
+  const auto perform = [=, &cta, at = std::to_array(at)] {
+    for (std::uint32_t i = 0; i < box_bytes(tensor); i += 16)
+      expect_published(cta, start + i - cta.shared);
     const std::int32_t to[] = {at[0], at[1], at[2]};
     for_each_element(tensor, to, address, [&](std::uint32_t place, unsigned char* x) {
       if (x != nullptr) std::memcpy(x, start + place, 2);

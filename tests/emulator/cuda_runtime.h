@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <type_traits>
 
 #include "tests/emulator/cuda_runtime_api.h"
@@ -44,8 +43,6 @@ struct dim3 {
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 // Of the thread that runs: the machine sets them whenever it goes on with one.
 extern constinit thread_local uint3 threadIdx, blockIdx;
@@ -70,8 +67,6 @@ inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __fdividef(float x, float y) { return x / y; }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline int __popc(unsigned x) { return std::popcount(x); }
@@ -89,8 +84,6 @@ inline void __syncwarp(unsigned mask = ~0U) {
 inline std::size_t __cvta_generic_to_shared(const void* x) {
   return gdn::emulator::shared_address(x);
 }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) {}
 [[noreturn]] inline void __trap() { gdn::emulator::fail("traps"); }
 

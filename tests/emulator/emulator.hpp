@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
+#include <string>
 
 namespace gdn::emulator {
 
@@ -52,6 +53,13 @@ void meet_with(const char* instruction, T& own, Together) {
     Together()([=](int lane) -> T& { return *static_cast<T*>(all[lane]); });
   });
 }
+
+// ---- what fences between the proxies are for, as far as wrappers write to shared memory
+
+// The 16 bytes at `x` were written by this thread, and are not for the asynchronous to read until
+// it publishes what it wrote.
+void note_written(const void* x);
+void publish();
 
 // ---- barriers
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/sm80/tile.cuh"
 #include "kernels/sm90/barrier.cuh"
+#include "kernels/sm90/matrix.cuh"
 #include "kernels/sm90/tensor_map.hpp"
 #include "kernels/sm90/tile.cuh"
 #include "kernels/sm90/tma.cuh"
@@ -172,6 +173,7 @@ enum class Misuse {
   diverged,
   no_fence,
   unread_store,
+  unpublished,
   outside
 };
 template <Misuse misuse>
@@ -214,6 +216,12 @@ struct Misused : Plain<128> {
     }
     if constexpr (misuse == Misuse::unread_store)
       sm90::store_box(x.map, 0, 0, 0, shared.tile.panel(0));
+    if constexpr (misuse == Misuse::unpublished) {
+      sm90::put_left(shared.tile, threadIdx.x / 32 * 16, 0, {});
+      __syncthreads();
+      if (threadIdx.x == 0) sm90::store_box(x.map, 0, 0, 0, shared.tile.panel(0));
+      if (threadIdx.x == 0) sm90::wait_stores_read<0>();
+    }
     if constexpr (misuse == Misuse::outside) {
       std::uint32_t y[4];
       sm80::ldmatrix(y, shared.tile.start() + sizeof(Shared));
@@ -233,6 +241,7 @@ TEST(Emulator, RefusesWhatNoKernelMayDo) {
   EXPECT_NE(fault_of<Misused<Misuse::diverged>>({map}).find("other lanes of its warp to"), -1UL);
   EXPECT_NE(fault_of<Misused<Misuse::no_fence>>({map}).find("without products_begin"), -1UL);
   EXPECT_NE(fault_of<Misused<Misuse::unread_store>>({map}).find("still read shared memory"), -1UL);
+  EXPECT_NE(fault_of<Misused<Misuse::unpublished>>({map}).find("did not publish"), -1UL);
   EXPECT_NE(fault_of<Misused<Misuse::outside>>({map}).find("in shared memory, which ends"), -1UL);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <ucontext.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -135,6 +134,7 @@ void Machine::run_cluster(unsigned first_block) {
     cta.block = first_block + cta.rank;
     std::memset(cta.shared, 0xFF, shared_stride_);
     for (NumberedBarrier& barrier : cta.barriers) barrier = {};
+    cta.writers.assign(shared_stride_ / 16, 0);
     for (Warp& warp : cta.warps) {
       warp.priority = draw();
       warp.ready = 32;
@@ -223,6 +223,7 @@ void Machine::fiber() {
     }
     lane.copies.clear();  // as hardware does, with whatever nobody waited for
     lane.copy_groups.clear();
+    lane.unpublished.clear();
     lane.state = Lane::done;
     --lane.warp->ready;
     --machine->running_;
@@ -305,6 +306,31 @@ std::string place_of_shared(const void* x) {
       return fmt::format("at byte {} of Shared", offset);
   }
   return "outside of shared memory";
+}
+
+void note_written(const void* x) {
+  Lane& lane = *machine->lane();
+  const std::size_t unit = (static_cast<const unsigned char*>(x) - shared_memory()) / 16;
+  lane.warp->cta->writers[unit] = static_cast<std::uint16_t>(threadIdx.x + 1);
+  lane.unpublished.push_back(unit);
+}
+
+void publish() {
+  Lane& lane = *machine->lane();
+  for (const std::size_t unit : lane.unpublished) {
+    std::uint16_t& writer = lane.warp->cta->writers[unit];
+    if (writer == threadIdx.x + 1) writer = 0;
+  }
+  lane.unpublished.clear();
+}
+
+void expect_published(const Cta& cta, std::size_t offset) {
+  const int writer = cta.writers[offset / 16] - 1;
+  if (writer >= 0)
+    throw Fault(
+        fmt::format("CTA {}: a product or the copy engine reads byte {} of Shared, which "
+                    "thread {} wrote and did not publish",
+                    cta.block, offset, writer));
 }
 
 void fail(const std::string& what) {

@@ -42,6 +42,7 @@ struct Lane {
 
   std::vector<PlainCopy> copies;
   std::vector<std::size_t> copy_groups;  // the end of each, among `copies`
+  std::vector<std::size_t> unpublished;  // among Cta::writers
   int store_groups = 0;
   std::uint64_t products = 0, product_groups = 0;  // issued and committed so far
   bool fenced = false;
@@ -99,6 +100,7 @@ struct Cta {
   unsigned char* shared = nullptr;
   NumberedBarrier barriers[16];
   std::vector<Warp> warps;
+  std::vector<std::uint16_t> writers;  // of each 16 bytes: who has yet to publish it, from 1 on
 };
 
 // What the copy engine was told and has not done.
@@ -160,6 +162,9 @@ class Machine {
 // Whether the warp's first product that has not taken place may; and that.
 bool has_product(const Warp& warp);
 void execute_product(Warp& warp);
+
+// Faults unless the 16 bytes at `offset` of the CTA's shared memory are for the asynchronous.
+void expect_published(const Cta& cta, std::size_t offset);
 
 std::string place_of_shared(const void* x);  // for messages
 std::string describe_phase(const void* word);

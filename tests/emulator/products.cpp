@@ -20,16 +20,16 @@ constexpr std::uint32_t poison = 0x7FC0'DEAD;  // a NaN
 struct Operand {
   std::uint32_t start, leading, stride;
   bool transposed;
-  const unsigned char* shared;
-  std::size_t bytes;
+  const Cta& cta;
+  std::size_t end;
 
   Operand(const Warp& warp, std::uint64_t descriptor, bool is_transposed)
       : start((descriptor & 0x3FFF) << 4),
         leading((descriptor >> 16 & 0x3FFF) << 4),
         stride((descriptor >> 32 & 0x3FFF) << 4),
         transposed(is_transposed),
-        shared(warp.cta->shared - 1024),
-        bytes(1024 + Machine::now().grid().shared_bytes) {
+        cta(*warp.cta),
+        end(1024 + Machine::now().grid().shared_bytes) {
     if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
       throw Fault("the descriptor of a product is not of the 128-byte swizzle");
   }
@@ -40,10 +40,11 @@ struct Operand {
         start + (transposed ? outer / 64 * leading + outer % 64 * 2 + k / 8 * stride + k % 8 * 128
                             : outer / 8 * stride + outer % 8 * 128 + k * 2);
     const std::uint32_t swizzled = plain ^ (plain >> 7 & 7) << 4;
-    if (swizzled < 1024 || swizzled + 16 > bytes)
+    if (swizzled < 1024 || swizzled + 16 > end)
       throw Fault("an operand of a product is not in the CTA's shared memory");
     std::array<BFloat16, 8> x;
-    std::memcpy(x.data(), shared + swizzled, sizeof(x));
+    expect_published(cta, swizzled - 1024);
+    std::memcpy(x.data(), cta.shared + swizzled - 1024, sizeof(x));
     return x;
   }
   // Visits [outer][k] of `rows` × 16 from row `first` on.

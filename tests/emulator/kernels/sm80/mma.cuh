@@ -126,6 +126,7 @@ template <bool transposed>
 void store(const char* instruction, std::uint32_t row, const std::uint32_t (&x)[4]) {
   std::uint32_t copy[4] = {x[0], x[1], x[2], x[3]};
   Rows own = {copy, emulator::at_shared(row, 16)};
+  emulator::note_written(own.row);
   emulator::meet_with(instruction, own, [](auto lane) {
     for (int m = 0; m < 4; ++m) {
       Matrix matrix;

@@ -21,7 +21,7 @@ struct PhaseBarrier {
 
 inline void jitter() {}  // the machine loses time by chance wherever threads meet
 inline void publish_barriers() {}
-inline void publish_to_async() {}
+inline void publish_to_async() { emulator::publish(); }
 
 template <int threads>
 void arrive(int id) {
