@@ -21,7 +21,8 @@ struct Planned {
   const Instance* instance;
   Scope scope;
   Timing timing;
-  std::optional<TunedAs> tuned;  // where --variant tuned means this one
+  std::optional<TunedAs> tuned;    // where --variant tuned means this one
+  std::optional<ChosenAs> chosen;  // where --variant auto does
 };
 
 Row blank_row(const Planned& planned);

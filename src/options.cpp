@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "src/auto_variant.hpp"
 #include "src/error.hpp"
 #include "src/streams.hpp"
 #include "src/suggest.hpp"
@@ -156,6 +157,14 @@ void add_deadline_option(CLI::App& command, WorkerOptions& worker) {
       ->capture_default_str();
 }
 
+void add_exact(CLI::App& command, bool& exact, const char* option) {
+  command.add_flag(
+      "--exact", exact,
+      fmt::format("For {} auto: choose nothing that drops a part of the state, however "
+                  "little",
+                  option));
+}
+
 void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
   CLI::App& ab = *app.add_subcommand(
       "ab", "Is B faster than A? Two instances in interleaved pairs, with a verdict");
@@ -168,6 +177,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
       ->required()
       ->delimiter(',')
       ->type_name("ID");
+  add_exact(ab, options.exact, "--b");
   add_scope_and_timing(ab, raw, "core (default), forward");
   add_difference(ab, against);
   ab.add_option("--timeout", against.plan.timeout_s, "Most seconds of a comparison")
@@ -211,6 +221,7 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
            "For --variant tuned: the file of winners (default: tuning/DEVICE.json)");
   run.add_flag("--strict", options.strict,
                "For --variant tuned: winners found with another build or driver are an error");
+  add_exact(run, options.exact, "--variant");
   add_path(run, "--inputs", options.worker.inputs_file,
            "A safetensors file of your own instead of cases: q k v raw_g beta\n"
            "[initial_state] [cu_seqlens]");
@@ -236,11 +247,16 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   std::string* const score = &raw.what;
   run.add_option("--score", *score, "lab: print the lab's points (core scope, lab timing)")
       ->check(CLI::IsMember({"lab"}));
-  run.footer(std::string("Examples:\n"
+  run.footer(std::string("--variant tuned: of each case the winner that tuning has found · auto: "
+                         "the one that a model of\n"
+                         "costs predicts to be the fastest on this device, which needs no tuning; "
+                         "the row says why\n"
+                         "Examples:\n"
                          "  gdnbench run --case short_tail_state\n"
                          "  gdnbench run --case 'edge_*' --variant chunked --scope core\n"
                          "  gdnbench run --timing cold,hot --json results.json\n"
                          "  gdnbench run --case 'models_*' --variant baseline,tuned\n"
+                         "  gdnbench run --case 'ragged:*' --variant auto --exact\n"
                          "  gdnbench run --case '*' --rounds 8 --json results.json\n"
                          "  gdnbench run --case '*' --against ../main/build/gdnbench\n"
                          "  gdnbench run --resume results.json.jsonl\n") +
@@ -350,10 +366,12 @@ void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
       "profile", "Launch one variant on one case a few times, marked for nsys and ncu");
   add_case_options(profile, options.cases, raw);
   profile
-      .add_option("-v,--variant", options.variants,
-                  "The variant, by its id or a glob that selects one")
+      .add_option(
+          "-v,--variant", options.variants,
+          "The variant, by its id or a glob that selects one; auto: as the model of costs says")
       ->delimiter(',')
       ->type_name("GLOB");
+  add_exact(profile, options.exact, "--variant");
   profile.add_option("--scope", raw.what, "core (default) or forward");
   profile.add_option("-n,--iterations", options.iterations, "Launches in the marked range")
       ->check(CLI::Range(1, 1000000))
@@ -502,8 +520,14 @@ void understand_tune(const Raw& raw, const CLI::App& command, TuneOptions& optio
   }
 }
 
+void understand_exact(bool exact, const std::vector<std::string>& variants, const char* option) {
+  if (exact && std::ranges::find(variants, auto_variant) == variants.end())
+    throw UserError(fmt::format("--exact is for {} auto; add that, or leave it out", option));
+}
+
 void understand_ab(const Raw& raw, RunOptions& options) {
   understand_overrides(raw, options.cases);
+  understand_exact(options.exact, options.variants, "--b");
   options.scopes = {Scope::core};
   understand_names(raw.scopes, scope_named, options.scopes);
   understand_names(raw.timings, timing_named, options.timings);
@@ -525,6 +549,7 @@ void understand_run(const Raw& raw, RunOptions& options) {
   const bool tuned = std::ranges::find(options.variants, tuned_variant) != options.variants.end();
   if (!tuned && (!options.wisdom.empty() || options.strict))
     throw UserError("--wisdom and --strict are for --variant tuned; add that, or leave them out");
+  understand_exact(options.exact, options.variants, "--variant");
   if (options.worker.inputs_file.empty() && options.resume.empty() &&
       options.cases.selectors.empty())
     throw UserError(
@@ -654,6 +679,7 @@ Command parse_command_line(int argc, char** argv) {
   }
   if (app.got_subcommand("profile")) {
     understand_overrides(raw, profile.cases);
+    understand_exact(profile.exact, profile.variants, "--variant");
     if (profile.cases.selectors.empty())
       throw UserError("--case is missing: e.g. --case short_tail_state; `gdnbench list cases`");
     if (!raw.what.empty()) profile.scope = scope_named(raw.what);

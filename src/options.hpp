@@ -21,9 +21,11 @@ struct CaseSelection {
 
 struct RunOptions {
   CaseSelection cases;
-  std::vector<std::string> variants;  // globs over ids, or `tuned`; none selects all of the backend
-  std::string wisdom;                 // the file that `tuned` is looked up in; "": the device's own
-  bool strict = false;                // whether stale wisdom is an error
+  std::vector<std::string>
+      variants;         // globs over ids, `tuned`, `auto`; none selects all of the backend
+  std::string wisdom;   // the file that `tuned` is looked up in; "": the device's own
+  bool strict = false;  // whether stale wisdom is an error
+  bool exact = false;   // whether `auto` must leave nothing out
   std::vector<Scope> scopes = {Scope::core, Scope::forward};
   std::vector<Timing> timings = {Timing::cold};
   WorkerOptions worker;
@@ -65,7 +67,8 @@ struct CompareCommand {
 
 struct ProfileOptions {
   CaseSelection cases;
-  std::vector<std::string> variants;  // globs over ids that select one
+  std::vector<std::string> variants;  // globs over ids that select one, or `auto`
+  bool exact = false;                 // whether `auto` must leave nothing out
   Scope scope = Scope::core;
   int iterations = 5;
   BackendOptions backend;

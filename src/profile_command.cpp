@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "src/auto_variant.hpp"
 #include "src/commands.hpp"
 #include "src/error.hpp"
 #include "src/profiler_commands.hpp"
+#include "src/report/text.hpp"
 #include "src/surroundings.hpp"
 #include "src/trace.hpp"
 #include "src/variant_select.hpp"
@@ -37,7 +39,14 @@ Case the_case(const CaseSelection& selection, const Device& device) {
   fail_not_one("--case", names);
 }
 
-SelectedVariant the_variant(const std::vector<std::string>& globs, const Device& device) {
+SelectedVariant the_variant(const ProfileOptions& options, const Case& c, const Device& device) {
+  const std::vector<std::string>& globs = options.variants;
+  if (globs == std::vector<std::string>{auto_variant}) {
+    const auto [selected, as] =
+        choose_variant(c, options.scope, device, known_inputs(c, "", options.exact));
+    fmt::print("{}\n", note_on(as));
+    return selected;
+  }
   const std::vector<SelectedVariant> selected = select_variants(globs, device.target);
   if (selected.size() == 1) return selected.front();
   std::vector<std::string> ids;
@@ -94,7 +103,7 @@ void print_profilers(const ProfileOptions& options, const std::string& case_name
 int profile(const ProfileOptions& options) {
   const std::unique_ptr<Backend> backend = make_backend(options.backend);
   const Case c = the_case(options.cases, backend->device());
-  const SelectedVariant selected = the_variant(options.variants, backend->device());
+  const SelectedVariant selected = the_variant(options, c, backend->device());
   const std::string id = variant_id(*selected.variant, *selected.instance);
 
   Workbench bench(*backend, c, nullptr);

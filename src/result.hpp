@@ -78,6 +78,12 @@ struct TunedAs {
   bool exact = false;   // it is the very problem, in the row's timing
 };
 
+// Why a row of `--variant auto` is of this variant.
+struct ChosenAs {
+  std::string reason;      // one sentence
+  double predicted_s = 0;  // by the model: see dispatch.hpp
+};
+
 inline constexpr std::size_t kept_samples = 200;  // of a row
 
 // One measured (case, variant, scope, timing).
@@ -112,6 +118,7 @@ struct Row {
   std::string output_hash;         // of output and final state: two runs that agree bit for bit
   std::vector<std::string> flags;  // noisy, few_samples, timeout, throttled, …
   std::optional<TunedAs> tuned;    // only of a row that --variant tuned selected
+  std::optional<ChosenAs> chosen;  // only of a row that --variant auto selected
 };
 
 struct Report {
@@ -135,6 +142,7 @@ double gigabytes_per_s(const Row& row);  // bytes / median / 1e9; 0 without a ti
 // docs/result-schema.json describes them. What is not finite (the rms of an output with a NaN) is
 // written as null, and read back as NaN.
 nlohmann::json to_json(const TunedAs& tuned);
+nlohmann::json to_json(const ChosenAs& chosen);
 nlohmann::json to_json(const Row& row);
 nlohmann::json to_json(const Report& report);
 // Throw UserError that names the missing or ill-typed field. Fields that they do not know are

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "src/against.hpp"
+#include "src/auto_variant.hpp"
 #include "src/bench.hpp"
 #include "src/commands.hpp"
 #include "src/error.hpp"
@@ -61,10 +62,12 @@ std::string the_one(const std::string& glob, Target target) {
       fmt::format("--a {}: one instance is wanted, these are {}:{}", glob, selected.size(), ids));
 }
 
-// Variants for every case, in one value: those that globs select, and the lookup of the tuned one.
+// Variants for every case, in one value: those that globs select, the lookup of the tuned one, and
+// whether one is to be chosen.
 struct Wanted {
   std::vector<SelectedVariant> selected;
   std::optional<TunedVariants> tuned;
+  bool chosen = false;
 };
 
 Wanted wanted_variants(const RunOptions& options, const Device& device, const Json& fingerprint) {
@@ -72,43 +75,56 @@ Wanted wanted_variants(const RunOptions& options, const Device& device, const Js
   Wanted wanted;
   if (std::erase(globs, tuned_variant) > 0)
     wanted.tuned.emplace(options.wisdom, device, fingerprint, options.strict);
+  wanted.chosen = std::erase(globs, auto_variant) > 0;
   const char* const option = options.against.variant.empty() ? "--variant" : "--b";
-  if (!wanted.tuned || !globs.empty())
+  if (!globs.empty() || (!wanted.tuned && !wanted.chosen))
     wanted.selected = select_variants(globs, device.target, option);
   return wanted;
 }
 
-// Adds the tuned variant to the `rows` of one case, scope and timing, or marks it where it is among
-// them.
-void add_tuned(TunedVariants& tuned, const RunOptions& options, const Case& c, Scope scope,
-               Timing timing, std::vector<Planned>& rows) {
-  const bool own_inputs = !options.worker.inputs_file.empty();
-  const auto [selected, as] =
-      tuned.select(c.problem, own_inputs ? std::nullopt : std::optional(c.recipe.gates), scope,
-                   timing, c.recipe.beta_max);
+// The row of a variant among those of one case, scope and timing, where it is added if need be.
+Planned& row_of(const SelectedVariant& selected, const Case& c, Scope scope, Timing timing,
+                std::vector<Planned>& rows) {
   auto row = std::ranges::find(rows, selected.instance, &Planned::instance);
   if (row == rows.end())
     row = rows.insert(row, {&c, selected.variant, selected.instance, scope, timing});
-  row->tuned = as;
+  return *row;
+}
+
+TunedVariant tuned_for(const Case& c, Scope scope, Timing timing, const RunOptions& options,
+                       TunedVariants& tuned) {
+  const bool own_inputs = !options.worker.inputs_file.empty();
+  return tuned.select(c.problem, own_inputs ? std::nullopt : std::optional(c.recipe.gates), scope,
+                      timing, c.recipe.beta_max);
 }
 
 std::vector<Planned> plan_rows(const RunOptions& options, const std::vector<Case>& cases,
-                               Wanted& wanted) {
+                               const Device& device, Wanted& wanted) {
   std::set<std::string> names;
   for (const Case& c : cases)
     if (!names.insert(c.name).second)
       throw UserError(
           fmt::format("--case: two different cases are named \"{}\"; rename one", c.name));
   std::vector<Planned> plan;
-  for (const Case& c : cases)
+  for (const Case& c : cases) {
+    const KnownInputs known =
+        wanted.chosen ? known_inputs(c, options.worker.inputs_file, options.exact) : KnownInputs();
     for (const Scope scope : options.scopes)
       for (const Timing timing : options.timings) {
         std::vector<Planned> rows;
         for (const SelectedVariant& s : wanted.selected)
           rows.push_back({&c, s.variant, s.instance, scope, timing});
-        if (wanted.tuned) add_tuned(*wanted.tuned, options, c, scope, timing, rows);
+        if (wanted.tuned) {
+          const auto [selected, as] = tuned_for(c, scope, timing, options, *wanted.tuned);
+          row_of(selected, c, scope, timing, rows).tuned = as;
+        }
+        if (wanted.chosen) {
+          const auto [selected, as] = choose_variant(c, scope, device, known);
+          row_of(selected, c, scope, timing, rows).chosen = as;
+        }
         std::ranges::move(rows, std::back_inserter(plan));
       }
+  }
   return plan;
 }
 
@@ -230,6 +246,7 @@ void measure_row(const Meter& meter, const Planned& planned, int round, Results&
                  planned.timing);
   Row row = meter.measure(planned);
   row.tuned = planned.tuned;
+  row.chosen = planned.chosen;
   progress.finished(results.add(std::move(row)));
 }
 
@@ -284,7 +301,7 @@ int run(const RunOptions& given) {
                 .options = record_of(options, cases)};
   if (paired) report.options["against"]["build"] = paired->other().build();
   Wanted wanted = wanted_variants(options, bench.device(), report.fingerprint);
-  const std::vector<Planned> plan = plan_rows(options, cases, wanted);
+  const std::vector<Planned> plan = plan_rows(options, cases, bench.device(), wanted);
   report.options["tuned"] = meaning_of_tuned(plan);
   if (wanted.tuned)
     for (const std::string& warning : wanted.tuned->warnings())

@@ -84,6 +84,7 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"variant", options.variants},
           {"wisdom", absolute_or_none(options.wisdom)},
           {"strict", options.strict},
+          {"exact", options.exact},
           {"scope", scopes},
           {"timing", timings},
           {"backend", worker.backend.name},
@@ -129,6 +130,7 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     options.against = pairs_from(record.value("against", Json()));
     options.wisdom = record.value("wisdom", "");
     options.strict = record.value("strict", false);
+    options.exact = record.value("exact", false);
     record.at("lab_score").get_to(options.lab_score);
     record.at("min_samples").get_to(worker.sampling.min_samples);
     record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);

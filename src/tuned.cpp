@@ -54,7 +54,7 @@ TunedVariant TunedVariants::select(const Problem& problem, std::optional<Gates> 
   if (!advice)
     throw UserError(
         fmt::format("{}: nothing was tuned in the {} scope; `gdnbench tune --scope {}` "
-                    "does it, or choose another --scope",
+                    "does it, --variant auto does without, or choose another --scope",
                     path_, name_of(scope), name_of(scope)));
   const WisdomEntry& entry = *advice->entry;
   examine_age(entry);

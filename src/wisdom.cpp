@@ -233,7 +233,8 @@ Wisdom parse_wisdom(std::string_view text, const std::string& source) {
 Wisdom read_wisdom(const std::string& path) {
   return parse_wisdom(
       read_text(path, largest_file_bytes,
-                "a wisdom file; `gdnbench tune --case '*' --output FILE` makes one"),
+                "a wisdom file; `gdnbench tune --case '*' --output FILE` makes one, `run --variant "
+                "auto` does without"),
       path);
 }
 

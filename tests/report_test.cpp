@@ -55,6 +55,7 @@ Row timed_row() {
   row.output_hash = "fedcba9876543210";
   row.flags = {"noisy", "throttled"};
   row.tuned = TunedAs{"chain_equal", Timing::graph, 0.8125, false};
+  row.chosen = ChosenAs{"8 CTAs leave 124 of 132 idle", 21.5e-6};
   return row;
 }
 
@@ -180,6 +181,8 @@ TEST(Json, AReportReadsBackAsItWasWritten) {
   EXPECT_EQ(row.tuned->timing, Timing::graph);
   EXPECT_EQ(row.tuned->distance, 0.8125);
   EXPECT_FALSE(row.tuned->exact);
+  EXPECT_EQ(row.chosen->reason, "8 CTAs leave 124 of 132 idle");
+  EXPECT_EQ(row.chosen->predicted_s, 21.5e-6);
   EXPECT_EQ(report.fingerprint, sample_report().fingerprint);
   EXPECT_EQ(report.options, sample_report().options);
 }
@@ -521,20 +524,22 @@ TEST(Csv, OneRecordARow) {
   report.rows[0].knobs = {{"stages", "3"}, {"threads", "512"}};
   report.rows[0].round_medians_s = {0.00117, 0.00117};
   report.rows[0].flush = "64 MiB written before each sample";
+  report.rows[0].chosen = ChosenAs{"it fills the device", 21.5e-6};
   report.rows[1].tuned = TunedAs{"chain_equal", Timing::graph, 0.8125, false};
   EXPECT_EQ(
       csv(report),
       "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,median_s,q1_s,q3_s,"
       "min_s,ci95_low_s,ci95_high_s,samples,rounds,host_s,tflop_per_s,gb_per_s,output_rms,state_"
       "rms,"
-      "lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,flags,tuned\r\n"
+      "lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,flags,tuned,auto\r\n"
       "short_tail_state,chunked,stages=3;threads=512,cpu,core,cold,clock,"
       "64 MiB written before each sample,passed,,0.00117,"
       "0.00117,0.00117,0.00117,,,0,2,0,1.1538461538461537,7.35042735042735,0.00213,0.0019,true,"
-      ",17,0,1350000000,8600000,0123456789abcdef,few_samples;noisy,\r\n"
+      ",17,0,1350000000,8600000,0123456789abcdef,few_samples;noisy,,auto: it fills the device; "
+      "21.50 µs by the model\r\n"
       "short_tail_state,chunked,,cpu,forward,cold,clock,,incorrect,output rms 0.31 | above "
       "0.01,,,,,,,,,,,,0.31,,false,,17,0,1350000000,8600000,0123456789abcdef,,"
-      "\"tuned: as for chain_equal in graph timing, distance 0.81\"\r\n");
+      "\"tuned: as for chain_equal in graph timing, distance 0.81\",\r\n");
 }
 
 TEST(Csv, QuotesAndDisarmsText) {

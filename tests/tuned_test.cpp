@@ -1,4 +1,4 @@
-// `run --variant tuned`: the finished program with wisdom made by hand.
+// `run --variant tuned` and `--variant auto`: the finished program, with wisdom made by hand.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -186,7 +186,7 @@ TEST_F(Tuned, AnotherTimingOrScopeIsSaid) {
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err,
              "w.json: nothing was tuned in the forward scope; `gdnbench tune --scope "
-             "forward` does it");
+             "forward` does it, --variant auto does without");
 }
 
 TEST_F(Tuned, TheGatesOfOwnInputsAreNotKnown) {
@@ -212,7 +212,7 @@ TEST_F(Tuned, TheDevicesFileIsFoundInTheTuningFolder) {
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, file +
                             ": no such file; give a wisdom file; `gdnbench tune --case '*' "
-                            "--output FILE` makes one");
+                            "--output FILE` makes one, `run --variant auto` does without");
   ended = run_shell(folder_, "mv w.json " + file + "; " + run);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_HAS(ended.out, xform);
@@ -258,6 +258,82 @@ TEST_F(Tuned, IsResumedAsItWasMeant) {
   ended = resume();
   EXPECT_EQ(ended.exit_code, 4);
   EXPECT_HAS(ended.err, "it belongs to another run: options: tuned: mine/");
+}
+
+// `--variant auto` needs no wisdom. On a case as short as mine the CPU's xform is predicted to
+// start sooner than chunked.
+class Auto : public Tuned {};
+
+TEST_F(Auto, NeedsNoWisdomAndTheRowSaysWhy) {
+  const Ended ended = run({"--variant", std::string("auto,") + recurrent, "--scope", "core,forward",
+                           "--csv", "r.csv", "--markdown", "r.md"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  ASSERT_EQ(rows().size(), 4U);
+  EXPECT_TRUE(rows()[0]["auto"].is_null());
+  const json row = rows()[1];
+  EXPECT_EQ(row["variant"], xform);
+  EXPECT_EQ(row["status"], "passed");
+  EXPECT_EQ(row["tuned"], json());
+  EXPECT_HAS(row["auto"]["reason"].get<std::string>(), "4 chains ");  // 2 sequences, 2 heads
+  EXPECT_GT(row["auto"]["predicted_s"], 0.0);
+  EXPECT_GT(rows()[3]["auto"]["predicted_s"], row["auto"]["predicted_s"]);  // and the preparation
+  for (const std::string& shown :
+       {ended.out, read_file(folder_ / "r.csv"), read_file(folder_ / "r.md")}) {
+    EXPECT_HAS(shown, "auto: 4 chains ");
+    EXPECT_HAS(shown, " by the model");
+  }
+}
+
+TEST_F(Auto, MarksTheRowThatIsThereAnywayAndTheTunedOne) {
+  wisdom({won(xform)});
+  const Ended ended = run(
+      {"--variant", std::string("auto,tuned,") + xform, "--wisdom", "w.json", "--timing", "hot"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  ASSERT_EQ(rows().size(), 1U);
+  EXPECT_EQ(rows()[0]["tuned"]["exact"], true);
+  EXPECT_FALSE(rows()[0]["auto"].is_null());
+}
+
+TEST_F(Auto, TakesAUsersOwnInputs) {
+  run_shell(folder_, "$T inputs --case mine.yaml --output i.safetensors");
+  const Ended ended =
+      run_program(folder_, tool,
+                  run_arguments({"--inputs", "i.safetensors", "--scope", "core", "--variant",
+                                 "auto", "--exact", "--json", "r.json"}));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(rows()[0]["variant"], xform);
+}
+
+TEST_F(Auto, IsBOfAPairAndWhatIsProfiled) {
+  Ended ended = run_shell(folder_, std::string("$T ab --backend cpu --case mine.yaml --timeout 1 "
+                                               "--a ") +
+                                       recurrent + " --b auto --json ab.json");
+  EXPECT_HAS(ended.out, "auto: 4 chains ");
+  EXPECT_EQ(json::parse(read_file(folder_ / "ab.json"))["results"][0]["variant"], xform);
+  ended = run_shell(folder_, "$T profile --backend cpu --case mine.yaml --variant auto");
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_HAS(ended.out, "auto: 4 chains ");
+  EXPECT_HAS(ended.out, std::string("mine ") + xform + " core: checked");
+}
+
+TEST_F(Auto, ItsOptionIsForItAlone) {
+  for (const std::string command : {"run --variant xform --exact", "ab --a xform --b xform --exact",
+                                    "profile --variant xform --exact"}) {
+    const Ended refused = run_shell(folder_, "$T " + command + " --case mine.yaml --backend cpu");
+    EXPECT_EQ(refused.exit_code, 4);
+    EXPECT_HAS(refused.err, "--exact is for --");
+  }
+}
+
+TEST_F(Auto, ExactIsRememberedOnResume) {
+  ASSERT_EQ(run({"--variant", "auto", "--exact"}).exit_code, 0);
+  const std::string journal = read_file(folder_ / "r.json.jsonl");
+  write_text(folder_ / "r.json.jsonl", journal.substr(0, journal.find('\n') + 1));
+  const Ended ended = run_program(folder_, tool, {"run", "--resume", "r.json.jsonl"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const json report = json::parse(read_file(folder_ / "r.json"));
+  EXPECT_EQ(report["options"]["exact"], true);
+  EXPECT_FALSE(report["results"][0]["auto"].is_null());
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ constexpr std::string_view header =
     "case,variant,knobs,backend,scope,timing,timer,flush,status,reason,"
     "median_s,q1_s,q3_s,min_s,ci95_low_s,ci95_high_s,samples,rounds,host_s,tflop_per_s,gb_per_s,"
     "output_rms,state_rms,lab_passed,worst,chain_chunks,workspace_bytes,flop,bytes,input_hash,"
-    "flags,tuned\r\n";
+    "flags,tuned,auto\r\n";
 
 constexpr std::string_view wisdom_header =
     "tuned_as,sequences,query_heads,value_heads,initial_state,gates,beta_max,scope,timing,variant,"
@@ -97,6 +97,7 @@ std::string record(const Row& row) {
   record.count(static_cast<std::uint64_t>(row.chain_chunks)).count(row.workspace_bytes);
   record.number(row.flop).number(row.bytes).text(row.input_hash).text(joined_flags(row));
   record.text(row.tuned ? note_on(*row.tuned) : "");
+  record.text(row.chosen ? note_on(*row.chosen) : "");
   return record.line();
 }
 

@@ -98,6 +98,10 @@ TunedAs tuned_from(const Field& field) {
           .exact = field["exact"].truth()};
 }
 
+ChosenAs chosen_from(const Field& field) {
+  return {.reason = field["reason"].text(), .predicted_s = field["predicted_s"].quantity()};
+}
+
 TimeSummary time_from(const Field& field) {
   return {.median = field["median"].quantity(),
           .q1 = field["q1"].quantity(),
@@ -173,6 +177,7 @@ Row row_from(const Field& field) {
     for (const Field& flag : flags.items()) row.flags.push_back(flag.text());
   }
   if (const Field tuned = field["tuned"]; tuned.given()) row.tuned = tuned_from(tuned.object());
+  if (const Field chosen = field["auto"]; chosen.given()) row.chosen = chosen_from(chosen.object());
   return row;
 }
 
@@ -248,6 +253,10 @@ Json to_json(const TunedAs& tuned) {
           {"exact", tuned.exact}};
 }
 
+Json to_json(const ChosenAs& chosen) {
+  return {{"reason", chosen.reason}, {"predicted_s", chosen.predicted_s}};
+}
+
 Json to_json(const Row& row) {
   Json knobs = Json::object();
   for (const Knob& knob : row.knobs) knobs[knob.name] = knob.value;
@@ -283,7 +292,8 @@ Json to_json(const Row& row) {
           {"input_hash", row.input_hash},
           {"output_hash", row.output_hash},
           {"flags", row.flags},
-          {"tuned", row.tuned ? to_json(*row.tuned) : Json()}};
+          {"tuned", row.tuned ? to_json(*row.tuned) : Json()},
+          {"auto", row.chosen ? to_json(*row.chosen) : Json()}};
 }
 
 Json to_json(const Report& report) {

@@ -93,6 +93,15 @@ std::string times_faster(double base_s, double median_s) {
   return base_s > 0 ? significant(base_s / median_s, 3) + "×" : none;
 }
 
+// What is said of a row below its table.
+std::vector<std::string> notes_on(const Row& row) {
+  std::vector<std::string> notes = row.flags;
+  if (!row.bound.empty()) notes.push_back(row.bound);
+  if (row.tuned) notes.push_back(note_on(*row.tuned));
+  if (row.chosen) notes.push_back(note_on(*row.chosen));
+  return notes;
+}
+
 Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes) {
   Line line{{printable(row.variant)}, tone_of(row.status)};
   if (row.time_s && row.time_s->median > 0) {
@@ -109,10 +118,7 @@ Line line(const Row& row, double first_s, double before_s, Footnotes& footnotes)
     line.cells.resize(8, none);
   }
   line.cells.push_back(errors(row));
-  std::vector<std::string> notes = row.flags;
-  if (!row.bound.empty()) notes.push_back(row.bound);
-  if (row.tuned) notes.push_back(note_on(*row.tuned));
-  line.cells.push_back(verdict(row) + footnotes.mark(notes));
+  line.cells.push_back(verdict(row) + footnotes.mark(notes_on(row)));
   return line;
 }
 
@@ -165,7 +171,7 @@ Line paired_line(const Row& row, Footnotes& footnotes) {
   Line line{{printable(row.variant)}, tone_of(row.status)};
   if (!row.against || !row.time_s) {
     line.cells.resize(9, none);
-    line.cells.push_back(verdict(row) + footnotes.mark(row.flags));
+    line.cells.push_back(verdict(row) + footnotes.mark(notes_on(row)));
     return line;
   }
   const Against& against = *row.against;
@@ -178,7 +184,7 @@ Line paired_line(const Row& row, Footnotes& footnotes) {
   line.cells.push_back("±" + percent(against.noise_floor));
   line.cells.push_back(std::to_string(against.pairs));
   line.cells.push_back(fmt::format("{:.1e}", against.rank_p));
-  line.cells.push_back(std::string(name_of(against.verdict)) + footnotes.mark(row.flags));
+  line.cells.push_back(std::string(name_of(against.verdict)) + footnotes.mark(notes_on(row)));
   return line;
 }
 

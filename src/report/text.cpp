@@ -125,6 +125,11 @@ std::string note_on(const TunedAs& tuned) {
                      significant(tuned.distance, 2));
 }
 
+std::string note_on(const ChosenAs& chosen) {
+  return fmt::format("auto: {}; {} by the model", printable(chosen.reason),
+                     format_time(chosen.predicted_s));
+}
+
 std::string_view meaning_of_flag(std::string_view flag) {
   const auto* found = std::find_if(flag_meanings.begin(), flag_meanings.end(),
                                    [&](const Sentence& s) { return s.first == flag; });

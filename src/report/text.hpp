@@ -32,6 +32,7 @@ std::string text_at(const nlohmann::json& object, const char* key, std::string_v
 
 // "tuned: as for chain_equal, distance 0.80".
 std::string note_on(const TunedAs& tuned);
+std::string note_on(const ChosenAs& chosen);
 
 // What a flag of a row means, in a sentence; "" for one that is not known.
 std::string_view meaning_of_flag(std::string_view flag);

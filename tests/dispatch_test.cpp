@@ -1,0 +1,567 @@
+// What `--variant auto` picks, replayed on committed measurements; where its constants come from;
+// and that it stays sane on shapes and devices that nobody has measured.
+#include "src/dispatch.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "src/auto_variant.hpp"
+#include "src/statistics.hpp"
+#include "src/tuning_record.hpp"
+#include "tests/support.hpp"
+
+namespace gdn {
+namespace {
+
+using nlohmann::json;
+using test::problem_of;
+
+const std::string reports = GDNBENCH_SOURCE_DIR "/reports/";
+
+Device h200(int processors = 132) {
+  return {.target = Target::cuda,
+          .name = "NVIDIA H200",
+          .processors = processors,
+          .capability = 90,
+          .shared_bytes_per_block = 232448};
+}
+
+// The rungs that ids tell of, so that a record of any build and backend can be replayed in any.
+std::vector<Variant> rungs_of(const std::vector<std::string>& ids, Target target) {
+  const std::set<std::string> hopper = {"warp_specialized", "split_barrier", "register_state",
+                                        "segmented"};
+  std::vector<Variant> rungs;
+  for (const std::string& id : ids) {
+    std::istringstream words(id);
+    std::string name, word;
+    std::getline(words, name, ':');
+    Instance instance;
+    while (std::getline(words, word, ':'))
+      instance.knobs.push_back({word.substr(0, word.find('=')), word.substr(word.find('=') + 1)});
+    if (name == "segmented") instance.bound = "drops a little";
+    if (rungs.empty() || rungs.back().name != name) {
+      rungs.push_back({.name = name, .target = target, .scopes = {Scope::core}});
+      if (hopper.contains(name))
+        rungs.back().needs = [](const Device& device) {
+          return device.capability == 90 ? "" : "needs compute capability 9.0";
+        };
+    }
+    rungs.back().instances.push_back(instance);
+  }
+  return rungs;
+}
+
+// One problem with the median of each candidate, in seconds.
+struct Measured {
+  std::string name;
+  Scope scope;
+  Case c;
+  std::map<std::string, double> medians;
+
+  double best_s(bool exact) const {
+    double best = HUGE_VAL;
+    for (const auto& [id, median_s] : medians)
+      if (!exact || !id.starts_with("segmented")) best = std::min(best, median_s);
+    return best;
+  }
+};
+
+struct Campaign {
+  Device device;
+  std::vector<std::string> ids;
+  std::vector<Variant> rungs;
+  std::vector<Measured> problems;
+};
+
+Campaign campaign_of_record(const std::string& file, Target target) {
+  const TuningRecord record = read_record(reports + file);
+  Campaign campaign;
+  const json& device = record.fingerprint.at("device");
+  campaign.device = {.target = target,
+                     .name = device.at("name"),
+                     .processors = device.at("processors"),
+                     .capability = target == Target::cuda ? 90 : 0,
+                     .shared_bytes_per_block = 232448};
+  record.options.at("candidates").get_to(campaign.ids);
+  campaign.rungs = rungs_of(campaign.ids, target);
+  for (const RecordedProblem& one : record.problems) {
+    const json& p = one.problem;
+    const auto gates = std::ranges::find(gates_names, p.at("gates").get<std::string>());
+    Measured measured{.name = p.at("case"),
+                      .scope = scope_named(p.at("scope")),
+                      .c = {.name = p.at("case"),
+                            .problem = problem_of(p.at("lengths"), p.at("query_heads"),
+                                                  p.at("value_heads"), p.at("initial_state")),
+                            .recipe = {.gates = static_cast<Gates>(gates - gates_names.begin()),
+                                       .beta_max = p.at("beta_max"),
+                                       .seed = p.at("seed")}},
+                      .medians = {}};
+    for (const auto& [id, evaluation] : one.evaluations())
+      if (evaluation.status == Status::passed && !evaluation.samples_s.empty())
+        measured.medians[id] = median(evaluation.samples_s);
+    campaign.problems.push_back(measured);
+  }
+  return campaign;
+}
+
+const Campaign& h200_record() {
+  static const Campaign campaign = campaign_of_record("h200/tune-record.jsonl", Target::cuda);
+  return campaign;
+}
+
+// The CPU's report, of a build that had one configuration a variant: 64 tokens a step, all threads.
+const Campaign& cpu_report() {
+  static const Campaign campaign = [] {
+    const Report report = read_report(reports + "cpu/xeon.json");
+    Campaign cpu{
+        .device = {.target = Target::cpu,
+                   .name = "a CPU",
+                   .processors = report.fingerprint.at("device").at("processors")},
+        .ids = {"recurrent:threads=all", "recurrent:threads=half", "chunked:chunk=64:threads=all",
+                "chunked:chunk=64:threads=half", "chunked:chunk=16:threads=all",
+                "xform:chunk=64:threads=all", "xform:chunk=64:threads=half"},
+        .rungs = {},
+        .problems = {}};
+    cpu.rungs = rungs_of(cpu.ids, Target::cpu);
+    for (const Measured& like : h200_record().problems) {
+      Measured measured{like.name, like.scope, like.c, {}};
+      for (const Row& row : report.rows)
+        if (row.case_name == like.name && row.scope == like.scope)
+          measured.medians[row.variant + (row.variant == "recurrent" ? "" : ":chunk=64") +
+                           ":threads=all"] = row.time_s->median;
+      cpu.problems.push_back(measured);
+    }
+    return cpu;
+  }();
+  return campaign;
+}
+
+std::string id_of(const Dispatch& choice) { return variant_id(*choice.variant, *choice.instance); }
+
+// Its time over the best one of those that it might have chosen.
+double regret(const Measured& measured, const std::string& id, bool exact) {
+  return measured.medians.at(id) / measured.best_s(exact) - 1;
+}
+
+constexpr double allowed_regret = 0.03;
+
+TEST(Dispatch, IsWithinThreePercentOfTheBestOfTheRecord) {
+  ASSERT_EQ(h200_record().problems.size(), 16U);
+  for (const Measured& m : h200_record().problems)
+    for (const bool exact : {false, true}) {
+      const auto choice =
+          dispatch(h200_record().rungs, m.c.problem, m.scope, h200(), known_inputs(m.c, "", exact));
+      ASSERT_TRUE(choice);
+      EXPECT_LE(regret(m, id_of(*choice), exact), allowed_regret)
+          << m.name << " " << id_of(*choice);
+      EXPECT_NEAR(choice->predicted_s / m.medians.at(id_of(*choice)), 1, 0.13)
+          << m.name << " " << name_of(m.scope);
+      // The gates are no condition: with those of the public cases taken for granted it is as good.
+      const auto blind =
+          dispatch(h200_record().rungs, m.c.problem, m.scope, h200(), {.exact = exact});
+      EXPECT_LE(regret(m, id_of(*blind), exact), allowed_regret) << m.name;
+    }
+}
+
+// Other runs, other timings: graph.json has rungs 1 to 9, ladder.json 1 to 8 also in cold and lab.
+TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
+  std::map<std::string, const Case*> cases;
+  for (const Measured& m : h200_record().problems) cases[m.name] = &m.c;
+  for (const char* file : {"h200/graph.json", "h200/ladder.json"}) {
+    const Report report = read_report(reports + file);
+    std::map<std::tuple<std::string, Scope, Timing>, std::map<std::string, double>> groups;
+    for (const Row& row : report.rows)
+      if (row.time_s)
+        groups[{row.case_name, row.scope, row.timing}][row.variant] = row.time_s->median;
+    ASSERT_GE(groups.size(), 16U);
+    for (const auto& [where, medians] : groups) {
+      const auto& [name, scope, timing] = where;
+      std::vector<std::string> ids;
+      std::ranges::copy_if(h200_record().ids, std::back_inserter(ids),
+                           [&](const std::string& id) { return medians.contains(id); });
+      const std::vector<Variant> rungs = rungs_of(ids, Target::cuda);
+      const Measured m{name, scope, *cases.at(name), medians};
+      for (const bool exact : {false, true}) {
+        const auto choice =
+            dispatch(rungs, m.c.problem, scope, h200(), known_inputs(m.c, "", exact));
+        ASSERT_TRUE(choice);
+        EXPECT_LE(regret(m, id_of(*choice), exact), allowed_regret)
+            << file << " " << name << " " << name_of(scope) << " " << name_of(timing) << " "
+            << id_of(*choice);
+      }
+    }
+  }
+}
+
+// ---- where the constants come from ----
+
+using Vector = std::vector<double>;
+
+// x of rows · x ≈ 1 with the least squares, among the columns of `used`; the others are 0.
+Vector least_squares(const std::vector<Vector>& rows, const std::vector<std::size_t>& used,
+                     std::size_t columns) {
+  const std::size_t n = used.size();
+  std::vector<Vector> m(n, Vector(n + 1, 0));  // the normal equations
+  for (const Vector& row : rows)
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) m[i][j] += row[used[i]] * row[used[j]];
+      m[i][n] += row[used[i]];
+    }
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto pivot = std::max_element(
+        m.begin() + static_cast<std::ptrdiff_t>(i), m.end(),
+        [i](const Vector& a, const Vector& b) { return std::abs(a[i]) < std::abs(b[i]); });
+    std::iter_swap(m.begin() + static_cast<std::ptrdiff_t>(i), pivot);
+    for (std::size_t k = 0; k < n; ++k) {
+      if (k == i) continue;
+      const double factor = m[k][i] / m[i][i];
+      for (std::size_t j = i; j <= n; ++j) m[k][j] -= factor * m[i][j];
+    }
+  }
+  Vector x(columns, 0);
+  for (std::size_t i = 0; i < n; ++i) x[used[i]] = m[i][n] / m[i][i];
+  return x;
+}
+
+// The same with no x below 0: of all choices of columns the best one.
+Vector non_negative(const std::vector<Vector>& rows) {
+  const std::size_t columns = rows.front().size();
+  Vector best;
+  double least = HUGE_VAL;
+  for (unsigned mask = 1; mask < 1U << columns; ++mask) {
+    std::vector<std::size_t> used;
+    for (std::size_t i = 0; i < columns; ++i)
+      if (mask >> i & 1U) used.push_back(i);
+    const Vector x = least_squares(rows, used, columns);
+    double squares = 0;
+    for (const Vector& row : rows)
+      squares += std::pow(std::inner_product(row.begin(), row.end(), x.begin(), -1.0), 2);
+    const bool sound = std::ranges::all_of(x, [](double v) { return v >= 0 && std::isfinite(v); });
+    if (sound && squares < least) {
+      least = squares;
+      best = x;
+    }
+  }
+  return best;
+}
+
+struct Sample {
+  const Cost* cost;
+  Load load;
+  double us;
+};
+
+struct Constants {
+  double start_us = 0, chunk_us = 0, share_us = 0;
+
+  double us(const Load& load) const {
+    return start_us + chunk_us * load.longest + share_us * load.load;
+  }
+};
+using Fitted = std::map<std::string_view, Constants>;
+
+// What kinds have in common that differ in `stages` alone: "fused", "wide:threads=256".
+std::string family_of(std::string_view kind) {
+  std::string family(kind);
+  if (const std::size_t at = family.find(":stages="); at != std::string::npos)
+    family.erase(at, family.find(':', at + 1) - at);
+  return family;
+}
+
+Fitted fit(const std::vector<Sample>& samples) {
+  std::map<std::string, std::vector<Sample>> families;
+  for (const Sample& sample : samples) families[family_of(sample.cost->kind)].push_back(sample);
+  Fitted fitted;
+  for (const auto& [family, members] : families) {
+    std::map<std::string_view, std::size_t> columns;  // a kind's chunk_us, and behind it share_us
+    for (const Sample& sample : members) columns.emplace(sample.cost->kind, 0);
+    std::size_t next = 1;
+    for (auto& [kind, column] : columns) next = (column = next) + 2;
+    std::vector<Vector> rows;
+    for (const Sample& sample : members) {
+      Vector row(next, 0);
+      row[0] = 1 / sample.us;
+      row[columns[sample.cost->kind]] = sample.load.longest / sample.us;
+      row[columns[sample.cost->kind] + 1] = sample.load.load / sample.us;
+      rows.push_back(row);
+    }
+    const Vector x = non_negative(rows);
+    for (const auto& [kind, column] : columns) fitted[kind] = {x[0], x[column], x[column + 1]};
+  }
+  return fitted;
+}
+
+// Of each candidate in one problem.
+std::map<std::string, Sample> samples_of(const Campaign& campaign, const Measured& m) {
+  std::map<std::string, Sample> samples;
+  const KnownInputs inputs = known_inputs(m.c, "", false);
+  for (const Variant& variant : campaign.rungs)
+    for (const Instance& instance : variant.instances) {
+      const std::string id = variant_id(variant, instance);
+      const Cost* const cost = cost_of(variant, instance);
+      if (m.medians.contains(id))
+        samples[id] = {cost, load_of(variant, instance, m.c.problem, campaign.device, inputs),
+                       1e6 * m.medians.at(id)};
+    }
+  return samples;
+}
+
+// All constants that a campaign has something to say about.
+Fitted fit(const Campaign& campaign) {
+  std::vector<Sample> samples;
+  std::map<std::string, const Measured*> core;
+  for (const Measured& m : campaign.problems)
+    if (m.scope == Scope::core) {
+      core[m.name] = &m;
+      for (const auto& [id, sample] : samples_of(campaign, m)) samples.push_back(sample);
+    }
+  Fitted fitted = fit(samples);
+  std::vector<Vector> rows;  // what forward takes longer
+  for (const Measured& m : campaign.problems) {
+    if (m.scope != Scope::forward) continue;
+    const Load load = load_of_preparation(m.c.problem, campaign.device);
+    Vector differences;
+    for (const auto& [id, median_s] : m.medians)
+      differences.push_back(1e6 * (median_s - core.at(m.name)->medians.at(id)));
+    const double us = median(differences);
+    rows.push_back({1 / us, load.load / us});
+  }
+  const Vector x = non_negative(rows);
+  const bool cuda = campaign.device.target == Target::cuda;
+  fitted[cuda ? "cuda:preparation" : "cpu:preparation"] = {x[0], 0, x[1]};
+  return fitted;
+}
+
+void expect_fits(const Campaign& campaign) {
+  const double digit = campaign.device.target == Target::cuda ? 0.001 : 0.1;
+  for (const auto& [kind, constants] : fit(campaign)) {
+    const Cost& cost = *std::ranges::find(costs(), kind, &Cost::kind);
+    EXPECT_TRUE(std::abs(cost.start_us - constants.start_us) < digit &&
+                std::abs(cost.chunk_us - constants.chunk_us) < digit &&
+                std::abs(cost.share_us - constants.share_us) < digit)
+        << fmt::format("{{\"{}\", {}, {:.3f}, {:.3f}, {:.3f}}},", kind, cost.values,
+                       constants.start_us, constants.chunk_us, constants.share_us);
+  }
+}
+
+TEST(DispatchFit, TheConstantsAreThoseOfTheRecordOfAnH200) { expect_fits(h200_record()); }
+
+TEST(DispatchFit, TheConstantsOfTheCpuAreThoseOfItsReport) { expect_fits(cpu_report()); }
+
+TEST(DispatchFit, EveryCostIsOfSomethingMeasured) {
+  Fitted all = fit(h200_record());
+  all.merge(fit(cpu_report()));
+  for (const Cost& cost : costs()) EXPECT_TRUE(all.contains(cost.kind)) << cost.kind;
+}
+
+// Fitted on any four of the eight cases, the model is within 3 % on the other four.
+TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
+  std::vector<std::pair<const Measured*, std::map<std::string, Sample>>> core;
+  for (const Measured& m : h200_record().problems)
+    if (m.scope == Scope::core) core.emplace_back(&m, samples_of(h200_record(), m));
+  ASSERT_EQ(core.size(), 8U);
+  double worst = 0;
+  int halves = 0;
+  for (unsigned half = 0; half < 256; ++half) {
+    if (std::popcount(half) != 4) continue;
+    ++halves;
+    std::vector<Sample> known;
+    for (std::size_t i = 0; i < core.size(); ++i)
+      if (half >> i & 1U)
+        for (const auto& [id, sample] : core[i].second) known.push_back(sample);
+    const Fitted fitted = fit(known);
+    for (std::size_t i = 0; i < core.size(); ++i) {
+      if (half >> i & 1U) continue;
+      for (const bool exact : {false, true}) {
+        std::pair<double, std::string> choice = {HUGE_VAL, ""};
+        for (const auto& [id, sample] : core[i].second)
+          if (!exact || !id.starts_with("segmented"))
+            choice = std::min(choice, {fitted.at(sample.cost->kind).us(sample.load), id});
+        worst = std::max(worst, regret(*core[i].first, choice.second, exact));
+        EXPECT_LE(regret(*core[i].first, choice.second, exact), allowed_regret)
+            << core[i].first->name << " by half " << half << ": " << choice.second;
+      }
+    }
+  }
+  EXPECT_EQ(halves, 70);
+  RecordProperty("worst_regret", std::to_string(worst));
+}
+
+// ---- sanity ----
+
+std::vector<Problem> shapes() {
+  std::vector<int> ragged(1024);
+  for (int i = 0; i < 1024; ++i) ragged[i] = 1 + 37 * i % 200;
+  std::vector<int> one_long(64, 100);
+  one_long.push_back(100'000);
+  return {problem_of({}, 4, 8, false),       problem_of({0}, 1, 1, true),
+          problem_of({0, 0, 0}, 4, 8, true), problem_of({1}, 1, 1, false),
+          problem_of({64}, 16, 32, false),   problem_of({300}, 4, 8, true),
+          problem_of({8192}, 4, 4, false),   problem_of({8192, 8192}, 4, 16, false),
+          problem_of({65536}, 16, 64, true), problem_of({4096, 0, 17, 900}, 2, 12, true),
+          problem_of(ragged, 4, 8, false),   problem_of(one_long, 2, 8, false)};
+}
+
+constexpr int device_sizes[] = {1, 2, 16, 78, 108, 114, 128, 132, 144, 160, 264, 1000};
+
+TEST(Dispatch, AlwaysChoosesAndSaysWhy) {
+  for (const Problem& problem : shapes())
+    for (const Scope scope : all_scopes)
+      for (const int processors : device_sizes)
+        for (const double chunk_gates : {0.0, -0.1, -3.2, -1e4}) {
+          const auto choice = dispatch(h200_record().rungs, problem, scope, h200(processors),
+                                       {.chunk_gates = chunk_gates});
+          ASSERT_TRUE(choice);
+          EXPECT_TRUE(std::isfinite(choice->predicted_s) && choice->predicted_s >= 0);
+          EXPECT_FALSE(choice->reason.empty());
+        }
+}
+
+TEST(Dispatch, MoreProcessorsAreNeverPredictedSlower) {
+  for (const Problem& problem : shapes())
+    for (const bool exact : {false, true}) {
+      double fewer_s = HUGE_VAL;
+      for (int processors = 1; processors <= 300; processors += processors < 16 ? 1 : 7) {
+        const auto choice =
+            dispatch(h200_record().rungs, problem, Scope::core, h200(processors), {.exact = exact});
+        // Rung 9 is cut for the device: one processor more may mean other cuts, with more warm-ups
+        // or a worse last wave, and it is no use to predict that away.
+        EXPECT_LE(choice->predicted_s, fewer_s * (exact ? 1 + 1e-12 : 1.08))
+            << processors << " processors, " << problem.sequences() << " sequences of "
+            << problem.tokens() << " tokens, " << problem.value_heads
+            << " heads: " << id_of(*choice);
+        fewer_s = choice->predicted_s;
+      }
+    }
+}
+
+TEST(Dispatch, MoreWorkIsNeverPredictedFaster) {
+  for (const bool exact : {false, true}) {
+    double shorter_s = 0;
+    for (int tokens = 64; tokens <= 1 << 18; tokens *= 2) {
+      const auto choice = dispatch(h200_record().rungs, problem_of({tokens}, 4, 8, false),
+                                   Scope::core, h200(), {.exact = exact});
+      EXPECT_GE(choice->predicted_s, shorter_s) << tokens;
+      shorter_s = choice->predicted_s;
+    }
+  }
+}
+
+TEST(Dispatch, AShortSequenceIsNotCut) {
+  for (const int tokens : {1, 64, 200, 256}) {
+    const Problem problem = problem_of({tokens}, 4, 4, false);
+    const auto choice = dispatch(h200_record().rungs, problem, Scope::core, h200(), {});
+    EXPECT_EQ(choice->reason.find("segments"), std::string::npos) << choice->reason;
+  }
+}
+
+TEST(Dispatch, WhatHasABoundIsLeftOutWhereItMustBe) {
+  const Problem problem = problem_of({8192}, 4, 4, false);
+  const auto name = [&](const KnownInputs& inputs) {
+    return dispatch(h200_record().rungs, problem, Scope::core, h200(), inputs)->variant->name;
+  };
+  EXPECT_EQ(name({}), "segmented");
+  EXPECT_EQ(name({.exact = true}), "register_state");
+  EXPECT_EQ(name({.unit_keys = false}), "register_state");
+  EXPECT_EQ(name({.chunk_gates = 0}), "register_state");  // nothing is forgotten: nothing to cut
+}
+
+// An A100: the rungs that are left, and of these the one that was fastest where all could run.
+TEST(Dispatch, OlderDevicesGetWhatTheyCanRun) {
+  Device a100 = h200(108);
+  a100.capability = 80;
+  const std::set<std::string> rungs = {"baseline", "residual", "fused", "wide"};
+  for (const Problem& problem : shapes()) {
+    const auto choice = dispatch(h200_record().rungs, problem, Scope::core, a100, {});
+    ASSERT_TRUE(choice);
+    EXPECT_TRUE(rungs.contains(choice->variant->name)) << choice->variant->name;
+  }
+  std::vector<std::string> ids;
+  for (const std::string& id : h200_record().ids)
+    if (rungs.contains(id.substr(0, id.find(':')))) ids.push_back(id);
+  for (const Measured& m : h200_record().problems) {
+    double best_s = HUGE_VAL;
+    for (const std::string& id : ids) best_s = std::min(best_s, m.medians.at(id));
+    const std::vector<Variant> portable = rungs_of(ids, Target::cuda);
+    const auto choice = dispatch(portable, m.c.problem, m.scope, h200(), {});
+    EXPECT_LE(m.medians.at(id_of(*choice)) / best_s - 1, allowed_regret)
+        << m.name << " " << id_of(*choice);
+  }
+  // Heads enough to fill any device: then 128 values a CTA read the inputs once.
+  const auto full =
+      dispatch(h200_record().rungs, problem_of(std::vector<int>(64, 8192), 16, 64, false),
+               Scope::core, a100, {});
+  EXPECT_EQ(id_of(*full), "wide:stages=2:threads=256");
+}
+
+TEST(Dispatch, WhatAProblemOrADeviceRulesOutIsNotChosen) {
+  std::vector<Variant> rungs = h200_record().rungs;
+  const Problem problem = problem_of({8192}, 4, 4, false);
+  rungs.back().accepts = [](const Problem&) { return std::string("not this one"); };
+  EXPECT_EQ(dispatch(rungs, problem, Scope::core, h200(), {})->variant->name, "register_state");
+  for (Instance& instance : rungs[rungs.size() - 2].instances) instance.obstacle = "not compiled";
+  EXPECT_EQ(dispatch(rungs, problem, Scope::core, h200(), {})->variant->name, "split_barrier");
+  for (Variant& variant : rungs) variant.needs = [](const Device&) { return std::string("more"); };
+  EXPECT_FALSE(dispatch(rungs, problem, Scope::core, h200(), {}));
+  EXPECT_FALSE(dispatch(rungs_of({"a_rung_of_mine:threads=1"}, Target::cuda), problem, Scope::core,
+                        h200(), {}));
+}
+
+TEST(Dispatch, TheReasonCountsWhatItSpeaksOf) {
+  const auto reason = [](const Problem& problem, const KnownInputs& inputs = {}) {
+    return dispatch(h200_record().rungs, problem, Scope::core, h200(), inputs)->reason;
+  };
+  // By hand: 4 heads in halves are 8 CTAs; 16 segments of the 124 chunks behind the warm-up.
+  EXPECT_EQ(reason(problem_of({8192}, 4, 4, false)),
+            "8 CTAs of 64 values leave 124 of 132 multiprocessors idle: 16 segments of about 8 "
+            "chunks with 4 of warm-up");
+  EXPECT_EQ(reason(problem_of({8192}, 4, 4, false), {.exact = true}),
+            "8 CTAs of 64 values go side by side on 132 multiprocessors, and the longest chain "
+            "decides: 128 chunks");
+  EXPECT_EQ(reason(problem_of(std::vector<int>(33, 64), 4, 16, false), {.exact = true}),
+            "528 CTAs of 128 values are 4.0 waves on 132 multiprocessors, and the work decides");
+  EXPECT_EQ(reason(problem_of({0}, 1, 1, false)), "there is no token to go through");
+}
+
+TEST(Dispatch, TheGatesOfACaseAreLookedAt) {
+  Case c{.name = "x", .problem = problem_of({100, 4000}, 1, 8, false), .recipe = {}};
+  const auto gates = [&](Gates profile) {
+    c.recipe.gates = profile;
+    return known_inputs(c, "", false).chunk_gates;
+  };
+  // E softplus(normal) = 0.8060 (scipy: quad(lambda x: log1p(exp(x)) * norm.pdf(x), -40, 40)), of
+  // which 64/16 a chunk; the head that forgets least of eight is a little above.
+  EXPECT_NEAR(gates(Gates::random_decay), -3.224, 0.2);
+  EXPECT_NEAR(gates(Gates::mixed), -1.612, 0.15);
+  EXPECT_EQ(gates(Gates::zero), 0);
+  EXPECT_NEAR(gates(Gates::strong), -6.5 * 64, 15);
+  EXPECT_LT(gates(Gates::reset), -100);
+  EXPECT_LT(gates(Gates::infinite), -50);
+}
+
+TEST(Dispatch, OnTheCpuThreadsAreFilled) {
+  for (const int threads : {1, 2, 16, 192}) {
+    const Device device{.target = Target::cpu, .name = "a CPU", .processors = threads};
+    for (const Problem& problem : shapes()) {
+      const auto choice = dispatch(cpu_report().rungs, problem, Scope::forward, device, {});
+      ASSERT_TRUE(choice);
+      EXPECT_TRUE(std::ranges::find(choice->instance->knobs, Knob{"threads", "all"}) !=
+                  choice->instance->knobs.end());
+    }
+  }
+  const Device sixteen{.target = Target::cpu, .name = "a CPU", .processors = 16};
+  EXPECT_EQ(dispatch(cpu_report().rungs, problem_of({640}, 4, 8, false), Scope::core, sixteen, {})
+                ->reason,
+            "8 chains go side by side on 16 threads, and the longest chain decides: 10 chunks");
+}
+
+}  // namespace
+}  // namespace gdn
