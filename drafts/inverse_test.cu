@@ -18,10 +18,10 @@ struct InverseAlone {
   static constexpr const char* name = "inverse";
   static constexpr int threads = 128, blocks_per_processor = 1;
   struct Arguments {
-    const BFloat16* k;   // [64][128]
-    const float* g;      // [64], prefix sums
-    const float* beta;   // [64]
-    BFloat16* A;         // [64][64]
+    const BFloat16* k;  // [64][128]
+    const float* g;     // [64], prefix sums
+    const float* beta;  // [64]
+    BFloat16* A;        // [64][64]
   };
   struct Shared {
     Tile<chunk_tokens, head_dim> K;
@@ -137,7 +137,6 @@ TEST(EmulatedInverse, IsAsGoodAsItsRounding) {
     const double error = Chunk64(equal, least, from, to).error();
     EXPECT_LE(error, 2e-3) << (equal ? "equal keys" : "keys") << ", gates from " << least
                            << ", beta from " << from << " to " << to;
-    printf("%d %g %g %g: %.3e\n", equal, least, from, to, error);
   }
 }
 
