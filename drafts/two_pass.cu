@@ -100,8 +100,9 @@ Instance instance(int segments, int threshold) {
                                        room.boundary, reach, bound});
             const Launch scan = launcher<Scan>(
                 count(plan.scans) * heads * Scan::ctas_a_head,
-                {sm90::tensor_map(room.boundary.M, heads * plan.boundaries * head_dim, 1, head_dim,
-                                  head_dim),
+                {sm90::tensor_map(room.boundary.M,
+                                  heads * plan.boundaries * Boundary::halves * head_dim, 1,
+                                  head_dim, head_dim),
                  room.scans, room.boundary});
             const Launch make_outputs = launcher<Outputs>(
                 count(plan.outputs) * heads * Outputs::Chain::slices,
@@ -133,7 +134,7 @@ Variant two_pass() {
                         instance<64, 3>(0, 0), instance<128, 2>(0, -12), instance<128, 3>(0, -12),
                         instance<64, 2>(0, -12), instance<64, 3>(0, -12), instance<128, 2>(2, 0),
                         instance<128, 2>(4, 0), instance<128, 2>(8, 0), instance<64, 3>(2, 0),
-                        instance<64, 3>(4, 0), instance<64, 3>(8, 0)}};
+                        instance<64, 3>(4, 0), instance<64, 3>(8, 0), instance<64, 3>(8, -12)}};
 }
 
 }  // namespace gdn::gpu

@@ -23,9 +23,8 @@
 // place. M is bf16, transposed, so that what a thread has of it lies side by side: the right
 // operand of Sᵀ Mᵀ, with S rounded to bf16 as it is for every chunk. N is added in fp32.
 //
-// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. N of the step after
-// comes into the registers of the S before last, and the last S goes out, while the product is
-// under way.
+// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. While its product is
+// under way, N of the next step comes into the registers that S had.
 #pragma once
 
 #include <cmath>
@@ -59,10 +58,10 @@ enum class Join : std::int32_t { none, state, both };
 
 // What the launches hand to each other, by boundary and head.
 struct Boundary {
-  static constexpr int matrix = head_dim * head_dim;
+  static constexpr int halves = 2, matrix = halves * head_dim * head_dim;
 
   KeptState* states;  // [boundary][head][value / 64]  N, then S
-  BFloat16* M;        // [boundary][head][key in][key out]
+  BFloat16* M;        // [boundary][head][half][key in][key out]
   Join* joins;        // [boundary][head]
   int heads;
 
@@ -240,15 +239,19 @@ struct Transitions : TwoPassChain<128, stages> {
     }
   }
 
-  // Rows `value` … `value` + 15 of Mᵀ.
+  // Rows `value` … `value` + 15 of Mᵀ, rounded, and of what rounding leaves.
   static __device__ void put_transition(BFloat16* M, int value, const Sum (&S)[head_dim / 8]) {
     BFloat16* row = M + (value + lane() / 4) * head_dim + lane() % 4 * 2;
 #pragma unroll
     for (int n = 0; n < head_dim / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        *reinterpret_cast<std::uint32_t*>(row + i * 8 * head_dim + 8 * n) =
-            sm80::pack(S[n].x[2 * i], S[n].x[2 * i + 1]);
+        const float* x = S[n].x + 2 * i;
+        const std::uint32_t high = sm80::pack(x[0], x[1]);
+        const float2 rounded = sm80::unpack(high);
+        auto* to = reinterpret_cast<std::uint32_t*>(row + i * 8 * head_dim + 8 * n);
+        to[0] = high;
+        to[head_dim * head_dim / 2] = sm80::pack(x[0] - rounded.x, x[1] - rounded.y);
       }
     }
   }
@@ -301,7 +304,7 @@ struct Transitions : TwoPassChain<128, stages> {
 struct TwoPassScan {
   static constexpr const char* name = "two_pass_scan";
   static constexpr int threads = 160, blocks_per_processor = 1;
-  static constexpr int ctas_a_head = 2, stages = 4;
+  static constexpr int ctas_a_head = 2, stages = 3;
   static constexpr int load_warp = 4;
 
   struct Arguments {
@@ -309,8 +312,8 @@ struct TwoPassScan {
     const Boundaries* sequences;
     Boundary boundary;
   };
-  using Matrix = Tile<head_dim, head_dim>;  // 32,768 bytes  [key in][key out]
-  struct Shared {                           // 132,096 bytes
+  using Matrix = Tile<head_dim, head_dim>[Boundary::halves];  // 65,536 bytes  [key in][key out]
+  struct Shared {                                             // 197,632 bytes
     Matrix M[stages];
     PhaseBarrier full[stages], free[stages];
   };
@@ -345,10 +348,14 @@ struct TwoPassScan {
       if (lane() != 0) continue;
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
       PhaseBarrier& full = shared.full[turn.stage];
-      const auto row = static_cast<int>(arguments.boundary.at(at, steps.head)) * head_dim;
+      const auto matrix =
+          static_cast<int>(arguments.boundary.at(at, steps.head)) * Boundary::halves;
       full.arrive_and_expect(sizeof(Matrix));
-      for (int panel = 0; panel < 2; ++panel) {
-        load_box(shared.M[turn.stage].panel(panel), arguments.M, 64 * panel, 0, row, full);
+      for (int half = 0; half < Boundary::halves; ++half) {
+        for (int panel = 0; panel < 2; ++panel) {
+          load_box(shared.M[turn.stage][half].panel(panel), arguments.M, 64 * panel, 0,
+                   (matrix + half) * head_dim, full);
+        }
       }
     }
   }
@@ -362,33 +369,41 @@ struct TwoPassScan {
     };
     Turn<stages> turn;
     Sum even[head_dim / 8], odd[head_dim / 8];
-    kept(at - 1).get(even);
-    kept(at).get(odd);
-    // N becomes M S + N, and S the N of the next step. Whether there is one.
-    const auto step = [&](Sum(&S)[head_dim / 8], Sum(&N)[head_dim / 8]) {
-      const int now = at, next = steps.next();
-      Left x[head_dim / 16];
+    Left before[head_dim / 16];  // S of the boundary before, rounded: [key / 16]
+    const auto round = [&](const Sum(&S)[head_dim / 8]) {
 #pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) x[k] = left(S[2 * k], S[2 * k + 1]);
+      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+    };
+    kept(at - 1).get(odd);
+    round(odd);
+    kept(at).get(even);
+    // N becomes S, and `next` the N of the next step. Whether there is one.
+    const auto step = [&](Sum(&N)[head_dim / 8], Sum(&next)[head_dim / 8]) {
+      const int now = at;
+      at = steps.next();
       jitter();
       shared.full[turn.stage].wait(turn.parity);
       products_begin();
 #pragma unroll
-      for (int k = 0; k < head_dim; k += 16) {
-        multiply<Major::mn>(N, x[k / 16], shared.M[turn.stage].mn_major(0, k), true);
+      for (int half = 0; half < Boundary::halves; ++half) {
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::mn>(N, before[k / 16], shared.M[turn.stage][half].mn_major(0, k), true);
+        }
       }
       products_commit();
-      kept(now - 1).put(S);
-      kept(next < 0 ? now : next).get(S);
+      kept(at < 0 ? now : at).get(next);  // a branch would end the product first
       products_wait<0>();
+      round(N);
+      kept(now).put(N);
       release(shared.free[turn.stage]);
       turn.next();
-      if (next != now + 1) {
-        kept(now).put(N);
-        if (next >= 0) kept(next - 1).get(N);
+      if (at < 0) return false;
+      if (at != now + 1) {
+        kept(at - 1).get(N);
+        round(N);
       }
-      at = next;
-      return next >= 0;
+      return true;
     };
     while (step(even, odd) && step(odd, even)) {
     }
@@ -489,7 +504,7 @@ struct Outputs : TwoPassChain<width, stages> {
   }
 };
 
-static_assert(sizeof(TwoPassScan::Shared) == 4 * 32768 + 1024);
+static_assert(sizeof(TwoPassScan::Shared) == 197632);
 static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
 
 }  // namespace gdn::sm90

@@ -83,18 +83,17 @@ TEST_P(EmulatedTwoPass, LongSequencesAreRight) {
   }
 }
 
-// Heads that forget at once, soon, late and never: of each boundary something else is needed.
+// Heads that forget at once, soon, late and never but for one place: of each boundary something
+// else is needed, and with eight segments of six chunks also M and N behind one that needs neither.
 TEST_P(EmulatedTwoPass, HeadsOfDifferentGatesAreRight) {
-  HostCase c(problem_of({20 * 64 + 3, 11 * 64}, 1, 4, true), {});
+  HostCase c(problem_of({48 * 64 + 3, 11 * 64}, 1, 4, true), {});
   const float factor[] = {20, 1, 0.1F, 0};
   for (int i = 0; i < c.problem.tokens() * 4; ++i) {
-    c.raw_g[i] *= factor[i % 4];
-    // A long memory between two that forget, and the reverse.
-    if (i % 4 == 3 && i / 4 > 8 * 64 && i / 4 < 10 * 64) c.raw_g[i] = -1;
-    if (i % 4 == 1 && i / 4 > 6 * 64 && i / 4 < 15 * 64) c.raw_g[i] = 0;
+    const int chunk = i / 4 / 64, head = i % 4;
+    c.raw_g[i] = head == 3 && (chunk == 20 || chunk == 21) ? -1 : factor[head] * c.raw_g[i];
   }
   run(c, 3);
-  expect_right(c, "mixed heads", 4e-3);
+  expect_right(c, "heads of different gates", 4e-3);
 }
 
 TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
@@ -111,6 +110,40 @@ TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
     for (std::size_t i = 0; i + HostCase::padding < c.final_state.size(); ++i)
       ASSERT_EQ(c.final_state[i], first.final_state[i]) << "seed " << seed << ", element " << i;
   }
+}
+
+// ---- the plan
+
+TEST(TwoPassPlan, CutsEverySequenceIntoEqualParts) {
+  const Problem problem = problem_of({200 * 64, 0, 1, 7 * 64}, 1, 1, false);
+  const Plan eight = plan(problem, 8);
+  ASSERT_EQ(eight.outputs.size(), 8 + 1 + 1 + 7);
+  ASSERT_EQ(eight.transitions.size(), 7 + 6);
+  EXPECT_EQ(eight.longest(), 25);
+  EXPECT_EQ(eight.boundaries, 7 + 6);
+  ASSERT_EQ(eight.scans.size(), 2);
+  EXPECT_EQ(eight.scans[0].first, 0);
+  EXPECT_EQ(eight.scans[0].count, 7);
+  EXPECT_EQ(eight.scans[1].first, 7);
+  EXPECT_EQ(eight.scans[1].count, 6);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(eight.outputs[i].first, 25 * i);
+    EXPECT_EQ(eight.outputs[i].end, 25 * (i + 1));
+    EXPECT_EQ(eight.outputs[i].boundary, i);
+  }
+  EXPECT_EQ(eight.transitions.back().boundary, 12);
+  EXPECT_EQ(eight.outputs.back().end, 0);  // the empty one
+}
+
+// chain_equal on 132 multiprocessors: by hand, with 16 segments of 8 chunks 4 · (1 + 2 · 14) = 116
+// CTAs make transitions and 128 outputs, in one wave each; with 17 these would be two.
+TEST(TwoPassPlan, OfAutoIsOneWaveWhereThatTakesLeast) {
+  EXPECT_EQ(plan_for(problem_of({8192}, 4, 4, false), 132, 2).outputs.size(), 16);
+}
+
+// So many heads that all processors are busy anyway.
+TEST(TwoPassPlan, OfAutoCutsNothingInVain) {
+  EXPECT_EQ(plan_for(problem_of({8192}, 16, 64, false), 132, 2).boundaries, 0);
 }
 
 }  // namespace
