@@ -20,8 +20,9 @@
 // sequence's first segment finds S by itself, and nothing is dropped at all.
 //
 // Between launches S and N are fp32, in the order in which threads have them, and S takes N's
-// place. M is bf16, transposed, so that what a thread has of it lies side by side: the right
-// operand of Sᵀ Mᵀ, with S rounded to bf16 as it is for every chunk. N is added in fp32.
+// place. M is the right operand of Sᵀ Mᵀ + Nᵀ, transposed, so that what a thread has of it lies
+// side by side, as a sum of two halves of bf16: M rounded, and what that leaves. S is rounded to
+// bf16 as it is for every chunk.
 //
 // What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. While its product is
 // under way, N of the next step comes into the registers that S had.

@@ -48,8 +48,6 @@ void expect_right(HostCase& c, const std::string& what, double limit) {
   EXPECT_EQ(finding.reason, "") << what;
   EXPECT_LE(finding.error.output_rms, limit) << what;
   EXPECT_LE(finding.error.state_rms, limit) << what;
-  printf("%s: output %.2e state %.2e\n", what.c_str(), finding.error.output_rms,
-         finding.error.state_rms);
 }
 
 class EmulatedTwoPass : public testing::TestWithParam<Case> {
