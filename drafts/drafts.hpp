@@ -6,5 +6,6 @@
 namespace gdn::gpu {
 
 Variant forward();
+Variant two_pass();
 
 }  // namespace gdn::gpu
