@@ -9,6 +9,7 @@
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/prepare/preparation.hpp"
 #include "tests/emulator/emulator.hpp"
+#include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -16,29 +17,11 @@ namespace {
 
 using test::HostCase;
 using test::problem_of;
+using test::Rung;
+using test::rung_name;
+using test::rungs_of;
 
-struct Case {
-  std::string id;
-  Instance instance;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.id; }
-
-std::vector<Case> all() {
-  std::vector<Case> cases;
-  const Variant variant = gpu::forward();
-  for (const Instance& instance : variant.instances)
-    cases.push_back({variant_id(variant, instance), instance});
-  return cases;
-}
-
-std::string test_name(const testing::TestParamInfo<Case>& info) {
-  std::string name;
-  for (const char c : info.param.id)
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
-}
-
-class EmulatedForward : public testing::TestWithParam<Case> {
+class EmulatedForward : public testing::TestWithParam<Rung> {
  protected:
   static void run(HostCase& c, int seed) {
     emulator::set_seed(seed);
@@ -51,7 +34,8 @@ class EmulatedForward : public testing::TestWithParam<Case> {
     EXPECT_LE(finding.error.state_rms, limit) << what;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedForward, testing::ValuesIn(all()), test_name);
+INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedForward, testing::ValuesIn(rungs_of({gpu::forward})),
+                         rung_name);
 
 TEST_P(EmulatedForward, RaggedSequencesAreRight) {
   for (int seed = 0; seed < 4; ++seed) {

@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
 #include "tests/emulator/emulator.hpp"
+#include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -15,27 +16,9 @@ namespace {
 
 using test::HostCase;
 using test::problem_of;
-
-struct Case {
-  std::string id;
-  Instance instance;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.id; }
-
-std::vector<Case> all() {
-  std::vector<Case> cases;
-  const Variant variant = gpu::two_pass();
-  for (const Instance& instance : variant.instances)
-    cases.push_back({variant_id(variant, instance), instance});
-  return cases;
-}
-
-std::string test_name(const testing::TestParamInfo<Case>& info) {
-  std::string name;
-  for (const char c : info.param.id)
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
-}
+using test::Rung;
+using test::rung_name;
+using test::rungs_of;
 
 void run(HostCase& c, const Instance& instance, int seed) {
   emulator::set_seed(seed);
@@ -50,11 +33,12 @@ void expect_right(HostCase& c, const std::string& what, double limit) {
   EXPECT_LE(finding.error.state_rms, limit) << what;
 }
 
-class EmulatedTwoPass : public testing::TestWithParam<Case> {
+class EmulatedTwoPass : public testing::TestWithParam<Rung> {
  protected:
   static void run(HostCase& c, int seed) { gdn::run(c, GetParam().instance, seed); }
 };
-INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedTwoPass, testing::ValuesIn(all()), test_name);
+INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedTwoPass, testing::ValuesIn(rungs_of({gpu::two_pass})),
+                         rung_name);
 
 TEST_P(EmulatedTwoPass, RaggedSequencesAreRight) {
   for (int seed = 0; seed < 4; ++seed) {
