@@ -9,6 +9,7 @@
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/prepare/preparation.hpp"
 #include "tests/emulator/emulator.hpp"
+#include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -16,37 +17,15 @@ namespace {
 
 using test::HostCase;
 using test::problem_of;
-
-struct Rung {
-  std::string id;
-  Instance instance;
-};
-
-void PrintTo(const Rung& rung, std::ostream* out) { *out << rung.id; }
+using test::Rung;
+using test::rung_name;
+using test::rungs_of;
 
 // Cuts into more segments are other numbers for the same kernel: rung 9's are those of 2 and 4.
 bool is_tried(const Instance& instance) {
-  return instance.obstacle.empty() && std::ranges::none_of(instance.knobs, [](const Knob& knob) {
-           return knob == Knob{"segments", "8"} || knob == Knob{"segments", "16"};
-         });
-}
-
-std::vector<Rung> rungs_of(std::initializer_list<Variant (*)()> variants) {
-  std::vector<Rung> all;
-  for (const auto& make : variants) {
-    const Variant variant = make();
-    for (const Instance& instance : variant.instances)
-      if (is_tried(instance)) all.push_back({variant_id(variant, instance), instance});
-  }
-  return all;
-}
-
-// "register_state_form_w_stages_2_value_width_128"
-std::string test_name(const testing::TestParamInfo<Rung>& info) {
-  std::string name;
-  for (const char c : info.param.id)
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return name;
+  return std::ranges::none_of(instance.knobs, [](const Knob& knob) {
+    return knob == Knob{"segments", "8"} || knob == Knob{"segments", "16"};
+  });
 }
 
 class OnEmulator : public testing::TestWithParam<Rung> {
@@ -92,8 +71,9 @@ class OnEmulator : public testing::TestWithParam<Rung> {
 // Rungs 8 and 9, thoroughly.
 class EmulatedChain : public OnEmulator {};
 INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedChain,
-                         testing::ValuesIn(rungs_of({gpu::register_state, gpu::segmented})),
-                         test_name);
+                         testing::ValuesIn(rungs_of({gpu::register_state, gpu::segmented},
+                                                    is_tried)),
+                         rung_name);
 
 TEST_P(EmulatedChain, RaggedSequencesAreRight) { expect_ragged_is_right(4); }
 TEST_P(EmulatedChain, AnyOrderGivesTheSameBits) { expect_same_in_any_order(40); }
@@ -122,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedRung,
                          testing::ValuesIn(rungs_of({gpu::baseline, gpu::residual, gpu::fused,
                                                      gpu::wide, gpu::warp_specialized,
                                                      gpu::split_barrier})),
-                         test_name);
+                         rung_name);
 
 TEST_P(EmulatedRung, RaggedSequencesAreRight) { expect_ragged_is_right(1); }
 TEST_P(EmulatedRung, AnyOrderGivesTheSameBits) { expect_same_in_any_order(6); }

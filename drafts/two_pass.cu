@@ -1,0 +1,176 @@
+// Rung 10: segments side by side whatever the gates, by their transitions and a scan
+// (two_pass_chain.cuh). Over any run of chunks S_out = M S_in + N, where M and N know nothing of S,
+// and a chunk is M = γ_C I − Xᵀ Γ K, N = Xᵀ V with the X of form 5. Rung 9 goes back from a segment
+// to where the gates have forgotten, which with weak gates is the sequence's beginning.
+//
+// Knobs: segments a sequence, or auto: as many as take least by the plan's table of costs
+// (two_pass_plan.cpp), maybe one; value_width and stages as in rung 8, value_width of the last
+// launch alone, as transitions always have 128 columns a CTA; threshold, `none`: nothing is ever
+// dropped, −12: a segment warms up as in rung 9 where that takes no more chunks than the longest
+// segment has.
+//
+// Bytes, beside those of rung 8: for transitions K and A, 24 KiB a chunk and head for each of N and
+// M, and V once; for a boundary and head 64 KiB of M, written once and read by two CTAs, and 64 of
+// N, then S.
+//
+// IT HAS NOT RUN ON A CARD, only on the emulator. Predicted, from what rungs 8 and 9 took on an
+// H200: a chunk with output 2.0 µs with 128 values and 1.3 with 64, a chunk of transitions 60 % of
+// the former, 1.2; a step of the scan 0.9: two times eight products of 74 cycles are 0.7, and 96
+// KiB from L2 at 64 bytes a cycle as much; 6 for two launches more with the beginning and end of
+// their CTAs. That is, with 132 multiprocessors,
+//                                          transitions        scan   outputs           all
+//   long_low_gva    128 values, 16 segments  77 (232 CTAs of 32)  13   64 (128 of 32)   160 µs
+//   chain_equal      64 values, 16 segments  10 (116 of 8)        13   10 (128 of 8)     39 µs
+//   wide_gva_state  128 values, 2 segments   77 (64 of 64)         0  128 (128 of 64)   211 µs
+//                    64 values, not cut                               166 (128 of 128)  166 µs
+// whatever the gates, where rung 8 was measured at 675, 171 and 181 µs at best: for few heads it
+// should be four times as fast, and wide_gva_state, which fills the card, gains nothing. With the
+// public cases' gates and threshold −12, it should take what rung 9 takes (79 and 21), and those 6.
+//
+// M has two halves of bf16, for which a step of the scan takes 0.9 µs instead of 0.6. Errors of
+// output on the emulator, gates `zero`, one sequence, against rung 8's on the same inputs:
+//                                rung 8    M: one half  M: two    S: two   both: two
+//   8192 tokens, 16 segments    3.93e-3     4.02e-3    3.96e-3   3.97e-3   3.91e-3
+//   1536 tokens, 12 segments    3.88e-3     4.22e-3    3.99e-3   4.05e-3   3.82e-3
+//   1536 tokens, 8 segments     3.88e-3     4.01e-3    3.93e-3   3.94e-3   3.85e-3
+//   8192 tokens, β up to 2      5.08e-3     5.10e-3    5.08e-3   5.08e-3   5.05e-3
+// Under every other profile even one half is within 0.02e-3 of rung 8.
+#include <cuda_runtime.h>
+
+#include "drafts/drafts.hpp"
+#include "drafts/two_pass_chain.cuh"
+#include "kernels/cuda/rungs.hpp"
+
+namespace gdn::gpu {
+namespace {
+
+using sm90::Boundary, sm90::TwoPassScan;
+
+int processors() {
+  int device = 0, count = 0;
+  throw_on_error(cudaGetDevice(&device), "cudaGetDevice");
+  throw_on_error(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                 "cudaDeviceGetAttribute");
+  return count;
+}
+
+// The plan's lists and what the launches hand to each other, one behind the other in the workspace.
+class Room {
+ public:
+  Room(const Plan& plan, int heads, void* workspace)
+      : start_(reinterpret_cast<std::uintptr_t>(workspace)) {
+    const std::size_t boundaries = std::size_t{1} * plan.boundaries * heads;
+    take(outputs, plan.outputs.size());
+    take(transitions, plan.transitions.size());
+    take(scans, plan.scans.size());
+    take(boundary.states, 2 * boundaries);
+    take(boundary.M, boundaries * Boundary::matrix);
+    take(boundary.joins, boundaries);
+    boundary.heads = heads;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+  Part *outputs, *transitions;
+  Boundaries* scans;
+  Boundary boundary;
+
+ private:
+  template <class T>
+  void take(T*& place, std::size_t count) {
+    constexpr std::size_t alignment = 16;
+    place = reinterpret_cast<T*>(start_ + bytes_);
+    bytes_ += (count * sizeof(T) + alignment - 1) / alignment * alignment;
+  }
+
+  std::uintptr_t start_;
+  std::size_t bytes_ = 0;
+};
+
+template <class T>
+void copy_in(T* to, const std::vector<T>& from) {
+  if (from.empty()) return;
+  throw_on_error(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice),
+                 "two_pass");
+}
+
+// `segments` a sequence; 0: what takes the least time. `threshold` 0: nothing is dropped.
+template <int width, int stages>
+Instance instance(int segments, int threshold) {
+  using Transitions = sm90::Transitions<stages>;
+  using Scan = TwoPassScan;
+  using Outputs = sm90::Outputs<width, stages>;
+  const auto plan_of = [segments](const Problem& problem) {
+    return segments > 0 ? plan(problem, segments)
+                        : plan_for(problem, processors(), Outputs::Chain::slices);
+  };
+  return {
+      .knobs = {{"segments", segments > 0 ? std::to_string(segments) : "auto"},
+                {"stages", std::to_string(stages)},
+                {"threshold", threshold < 0 ? std::to_string(threshold) : "none"},
+                {"value_width", std::to_string(width)}},
+      .stages = {stage_of<Transitions>(), stage_of<Scan>(), stage_of<Outputs>()},
+      .workspace_bytes =
+          [=](const Problem& problem) {
+            return Room(plan_of(problem), problem.value_heads, nullptr).bytes();
+          },
+      .setup =
+          [=](const Problem& problem, const Tensors& x, void* workspace) {
+            const Plan plan = plan_of(problem);
+            const std::int64_t heads = problem.value_heads;
+            const Room room(plan, problem.value_heads, workspace);
+            copy_in(room.outputs, plan.outputs);
+            copy_in(room.transitions, plan.transitions);
+            copy_in(room.scans, plan.scans);
+            throw_on_error(cudaDeviceSynchronize(), "two_pass");  // it may still be copying
+
+            // A warm-up may take as long as the transitions that it saves; where these are short,
+            // launches and scan are what it saves.
+            const int reach = threshold < 0 ? std::max(plan.longest(), 8) : 0;
+            const auto bound = static_cast<float>(threshold);
+            const auto count = [](const auto& list) {
+              return static_cast<std::int64_t>(list.size());
+            };
+            const Launch make_transitions =
+                launcher<Transitions>(count(plan.transitions) * heads * Transitions::ctas_a_head,
+                                      {Transitions::Base::arguments(problem, x), room.transitions,
+                                       room.boundary, reach, bound});
+            const Launch scan = launcher<Scan>(
+                count(plan.scans) * heads * Scan::ctas_a_head,
+                {sm90::tensor_map(room.boundary.M,
+                                  heads * plan.boundaries * Boundary::halves * head_dim, 1,
+                                  head_dim, head_dim),
+                 room.scans, room.boundary});
+            const Launch make_outputs = launcher<Outputs>(
+                count(plan.outputs) * heads * Outputs::Chain::slices,
+                {Outputs::Base::arguments(problem, x), room.outputs, room.boundary, reach, bound});
+            return [=](Stream stream) {
+              make_transitions(stream);
+              scan(stream);
+              make_outputs(stream);
+            };
+          },
+      .obstacle = "",
+      .bound = threshold < 0 ? "drops at most e^" + std::to_string(threshold) +
+                                   " of the state before a segment's warm-up"
+                             : ""};
+}
+
+}  // namespace
+
+Variant two_pass() {
+  return {.name = "two_pass",
+          .idea =
+              "Segments go side by side whatever the gates: what each makes of a state is found "
+              "first, and a scan hands the states on.",
+          .target = Target::cuda,
+          .scopes = {Scope::core},
+          .needs = needs_hopper,
+          .accepts = nullptr,
+          .instances = {instance<128, 2>(0, 0), instance<128, 3>(0, 0), instance<64, 2>(0, 0),
+                        instance<64, 3>(0, 0), instance<128, 2>(0, -12), instance<128, 3>(0, -12),
+                        instance<64, 2>(0, -12), instance<64, 3>(0, -12), instance<128, 2>(2, 0),
+                        instance<128, 2>(4, 0), instance<128, 2>(8, 0), instance<64, 3>(2, 0),
+                        instance<64, 3>(4, 0), instance<64, 3>(8, 0), instance<64, 3>(8, -12)}};
+}
+
+}  // namespace gdn::gpu

@@ -1,0 +1,511 @@
+// Context parallelism by segment transitions and a scan, in three launches on rung 8's chain:
+//
+//   transitions  of every segment that another one follows, side by side: what it makes of S,
+//                  S_out = M S_in + N
+//                by the chain without output, N from S = 0, and M from S = I with V = 0. N and M
+//                have a CTA each, of 128 columns. A sequence's first segment starts from the
+//                initial state and needs no M: its N is S_out.
+//   scan         S_in of the next segment = M S_in + N, one segment after the other; 64 values of a
+//                head a CTA.
+//   outputs      all segments side by side with output, each from its S_in.
+//
+// Where the gates forget, that much is not needed: a segment that finds its S_in by itself, from
+// S = 0 a few chunks before (the warm-up of rung 9, whose bound holds here as well), needs nothing
+// of the one before it. Each CTA finds out from g, and with the same numbers comes to the same
+// answer as every other. So of a boundary between two segments there is to be known
+//   none   nothing: the segment behind it finds S by itself;
+//   state  N, which is S: the segment before it finds its S_in by itself and goes on from there;
+//   both   M and N, and the state at the boundary before, which is `state` or `both` then.
+// Where it is `none` everywhere, the first two launches are over at once. With `reach` = 0 only a
+// sequence's first segment finds S by itself, and nothing is dropped at all.
+//
+// Between launches S and N are fp32, in the order in which threads have them, and S takes N's
+// place. M is the right operand of Sᵀ Mᵀ + Nᵀ, transposed, so that what a thread has of it lies
+// side by side, as a sum of two halves of bf16: M rounded, and what that leaves. S is rounded to
+// bf16 as it is for every chunk.
+//
+// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. While its product is
+// under way, N of the next step comes into the registers that S had.
+#pragma once
+
+#include <cmath>
+
+#include "drafts/two_pass_plan.hpp"
+#include "kernels/cuda/register_chain.cuh"
+#include "kernels/cuda/segments.hpp"
+
+namespace gdn::sm90 {
+
+// Sᵀ of 64 values as a state warpgroup has it in its accumulators: [key / 8][thread].
+struct KeptState {  // 32,768 bytes
+  float4 x[head_dim / 8][128];
+
+  __device__ void put(const Sum (&S)[head_dim / 8]) {
+#pragma unroll
+    for (int n = 0; n < head_dim / 8; ++n) {
+      x[n][threadIdx.x % 128] = {S[n].x[0], S[n].x[1], S[n].x[2], S[n].x[3]};
+    }
+  }
+  __device__ void get(Sum (&S)[head_dim / 8]) const {
+#pragma unroll
+    for (int n = 0; n < head_dim / 8; ++n) {
+      const float4 own = x[n][threadIdx.x % 128];
+      S[n] = {own.x, own.y, own.z, own.w};
+    }
+  }
+};
+
+enum class Join : std::int32_t { none, state, both };
+
+// What the launches hand to each other, by boundary and head.
+struct Boundary {
+  static constexpr int halves = 2, matrix = halves * head_dim * head_dim;
+
+  KeptState* states;  // [boundary][head][value / 64]  N, then S
+  BFloat16* M;        // [boundary][head][half][key in][key out]
+  Join* joins;        // [boundary][head]
+  int heads;
+
+  __device__ std::int64_t at(int boundary, int head) const {
+    return std::int64_t{boundary} * heads + head;
+  }
+};
+
+// The team of warm_up_start.
+struct WarpTeam {
+  static constexpr int size = 32;
+
+  __device__ int rank() const { return lane(); }
+  __device__ float scan(float x) const {
+#pragma unroll
+    for (int distance = 1; distance < size; distance *= 2) {
+      const float before = __shfl_up_sync(~0U, x, distance);
+      if (rank() >= distance) x += before;
+    }
+    return x;
+  }
+  __device__ int first_of(bool x) const {
+    const unsigned members = __ballot_sync(~0U, x);
+    return members == 0 ? size : __ffs(static_cast<int>(members)) - 1;
+  }
+  __device__ float last_of(float x) const { return __shfl_sync(~0U, x, size - 1); }
+};
+
+// What transitions and outputs have in common.
+template <int width, int stages>
+struct TwoPassChain : RegisterChain<width, stages> {
+  using Base = RegisterChain<width, stages>;
+  using typename Base::Chain;
+  using typename Base::Group;
+
+  struct Arguments : Base::Arguments {
+    const Part* parts;
+    Boundary boundary;
+    int reach;  // chunks that a warm-up may take
+    float threshold;
+  };
+  struct Shared : Base::Shared {
+    KeptState* kept;  // S from there (outputs) or N to there (transitions): of the head
+    BFloat16* M;      // to there; one of the two is null
+  };
+
+  static __device__ Chain chain_of(const Arguments& arguments, const Part& part, int head,
+                                   int first_value) {
+    return {part.sequence, first_value,
+            place_of({part.sequence, 0, part.token, part.length}, head, arguments.query_heads,
+                     arguments.value_heads)};
+  }
+
+  // The chunk from which on a segment that begins with `first` finds its state by itself, or −1 if
+  // that is out of reach. The same for all threads, CTAs and launches.
+  static __device__ int own_start(const Arguments& arguments, const Place& at, int first) {
+    const int least = first - arguments.reach;
+    const int start = warm_up_start(first, arguments.threshold, WarpTeam(), [&](int chunk) {
+      return chunk < least ? -INFINITY
+                           : arguments.tensors.g[at.after(chunk).gate(chunk_tokens - 1)];
+    });
+    return start >= least ? start : -1;
+  }
+
+  static __device__ void start_from(const float* state, const Chain& chain,
+                                    const sm80::Share<1>& share, Group& group) {
+    const float* from = state + Base::corner(chain);
+    sm80::for_each_element(share, group.S, chain.first_value,
+                           [&](float& element, int place) { element = from[place]; });
+  }
+
+  // By all threads, before they take their roles.
+  static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
+                               const Segment& segment, KeptState* kept, BFloat16* M) {
+    if (threadIdx.x == 0) {
+      shared.chain = chain;
+      shared.segment = segment;
+      shared.kept = kept;
+      shared.M = M;
+      for (int stage = 0; stage < stages; ++stage) {
+        shared.full[stage].initialise(Base::load_threads);
+        shared.scores_full[stage].initialise(4);
+        shared.free[stage].initialise(4 * Base::state_groups);
+      }
+      shared.output_full.initialise(4 * Base::state_groups);
+      shared.output_free.initialise(1);
+      publish_barriers();
+      prefetch(arguments.q);
+      prefetch(arguments.k);
+      prefetch(arguments.v);
+      prefetch(arguments.A);
+      prefetch(arguments.output);
+    }
+    __syncthreads();
+  }
+};
+
+// ---- transitions
+
+template <int stages>
+struct Transitions : TwoPassChain<128, stages> {
+  using Common = TwoPassChain<128, stages>;
+  using Base = RegisterChain<128, stages>;
+  using typename Base::Chain;
+  using typename Base::Group;
+  using typename Base::Input;
+  using typename Common::Arguments;
+  using typename Common::Shared;
+  static constexpr const char* name = "two_pass_transitions";
+  static constexpr int ctas_a_head = 2;  // N, M
+
+  // As Base::load, without Q, and for M without V. All chunks are whole.
+  static __device__ void load(const Arguments& arguments, Shared& shared, Place at, int chunks) {
+    const Tensors& x = arguments.tensors;
+    const bool with_values = shared.M == nullptr;
+    TokenGates gates;
+    gates.read(x, at);
+    Turn<stages> turn;
+    for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
+      jitter();
+      shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
+      gates.write(shared.gates[round % Base::gates_slots]);
+      gates.read(x, at.after(1));
+      Input& input = shared.input[turn.stage];
+      PhaseBarrier& full = shared.full[turn.stage];
+      if constexpr (Base::has_engine) {
+        if (threadIdx.x == 32 * Base::engine_warp) {
+          full.arrive_and_expect(sizeof input.K + sizeof input.A + with_values * sizeof input.V);
+          for (int panel = 0; panel < 2; ++panel) {
+            load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
+          }
+          load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
+          for (int panel = 0; panel < 2 * with_values; ++panel) {
+            load_box(input.V.panel(panel), arguments.v, 64 * panel, at.head, at.token, full);
+          }
+        } else {
+          full.arrive();
+        }
+      } else {
+        constexpr int threads = Base::load_threads;
+        load_plainly<threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
+        load_plainly<threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
+                                            at.length);
+        if (with_values) {
+          load_plainly<threads, head_dim>(input.V, x.v + at.value(), at.value_stride(), at.length);
+        }
+        sm80::commit_copies();
+        sm80::wait_copies<0>();
+        publish_to_async();
+        full.arrive();
+      }
+    }
+  }
+
+  static __device__ void state(const Arguments& arguments, Shared& shared) {
+    const Segment segment = shared.segment;
+    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * Base::FirstState, 0};
+    Group group = {shared, share.value()};
+    if (shared.M != nullptr) {
+      sm80::for_each_element(share, group.S, 0, [](float& element, int place) {
+        element = place / head_dim == place % head_dim ? 1 : 0;
+      });
+    } else if (arguments.tensors.initial_state && segment.first == 0) {
+      Common::start_from(arguments.tensors.initial_state, shared.chain, share, group);
+    }
+    shared.full[0].wait(0);
+    group.start();
+    group.keep_state();
+    int chunk = segment.first;
+    while (chunk < segment.end) group.template step<false>(++chunk == segment.end);
+    if (shared.M != nullptr) {
+      put_transition(shared.M, share.value(), group.S);
+    } else {
+      shared.kept[share.value() / 64].put(group.S);
+    }
+  }
+
+  // Rows `value` … `value` + 15 of Mᵀ, rounded, and of what rounding leaves.
+  static __device__ void put_transition(BFloat16* M, int value, const Sum (&S)[head_dim / 8]) {
+    BFloat16* row = M + (value + lane() / 4) * head_dim + lane() % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < head_dim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float* x = S[n].x + 2 * i;
+        const std::uint32_t high = sm80::pack(x[0], x[1]);
+        const float2 rounded = sm80::unpack(high);
+        auto* to = reinterpret_cast<std::uint32_t*>(row + i * 8 * head_dim + 8 * n);
+        to[0] = high;
+        to[head_dim * head_dim / 2] = sm80::pack(x[0] - rounded.x, x[1] - rounded.y);
+      }
+    }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    const int ctas = arguments.value_heads * ctas_a_head;
+    const int cta = static_cast<int>(blockIdx.x) % ctas, head = cta / ctas_a_head;
+    const bool is_transition = cta % ctas_a_head == 1;
+    const Part part = arguments.parts[blockIdx.x / ctas];
+    const Chain chain = Common::chain_of(arguments, part, head, 0);
+    const int start = Common::own_start(arguments, chain.at, part.first);
+    const Join join = Common::own_start(arguments, chain.at, part.end) >= 0 ? Join::none
+                      : start >= 0                                          ? Join::state
+                                                                            : Join::both;
+    const Boundary& boundary = arguments.boundary;
+    const std::int64_t own = boundary.at(part.boundary, head);
+    if (threadIdx.x == 0 && !is_transition) boundary.joins[own] = join;
+    if (join == Join::none || (is_transition && join == Join::state)) return;
+    if (is_transition) {
+      for (Input& input : shared.input) {
+        for (int i = threadIdx.x; i < int{sizeof input.V / sizeof(uint4)}; i += Base::threads) {
+          reinterpret_cast<uint4*>(input.V.x)[i] = {};
+        }
+      }
+    }
+    const int first = start >= 0 ? start : part.first;
+    Common::begin(arguments, shared, chain, {first, part.end, part.end},
+                  is_transition ? nullptr : boundary.states + 2 * own,
+                  is_transition ? boundary.M + own * Boundary::matrix : nullptr);
+    switch (threadIdx.x / 128) {
+      case Base::LoadAndStore:
+        give_registers<Base::load_registers>();
+        if (warp() != Base::store_warp) {
+          load(arguments, shared, chain.at.after(first), part.end - first);
+        }
+        break;
+      case Base::Scores:
+        give_registers<Base::scores_registers>();
+        Base::scores(shared, shared.segment);
+        break;
+      default:
+        take_registers<Base::state_registers>();
+        state(arguments, shared);
+    }
+  }
+};
+
+// ---- scan
+
+struct TwoPassScan {
+  static constexpr const char* name = "two_pass_scan";
+  static constexpr int threads = 160, blocks_per_processor = 1;
+  static constexpr int ctas_a_head = 2, stages = 3;
+  static constexpr int load_warp = 4;
+
+  struct Arguments {
+    CUtensorMap M;
+    const Boundaries* sequences;
+    Boundary boundary;
+  };
+  using Matrix = Tile<head_dim, head_dim>[Boundary::halves];  // 65,536 bytes  [key in][key out]
+  struct Shared {                                             // 197,632 bytes
+    Matrix M[stages];
+    PhaseBarrier full[stages], free[stages];
+  };
+
+  // The boundaries of a head and sequence at which both M and N are needed, one after the other.
+  struct Steps {
+    const Boundary& boundary;
+    const int head, end;
+    int base;  // of the 32 under consideration
+    unsigned left = 0;
+
+    __device__ Steps(const Boundary& boundary, const Boundaries& all, int head)
+        : boundary(boundary), head(head), end(all.first + all.count), base(all.first - 32) {}
+    // For whole warps. −1: there is no more.
+    __device__ int next() {
+      while (left == 0) {
+        if (base + 32 >= end) return -1;
+        base += 32;
+        const int own = base + lane();
+        left =
+            __ballot_sync(~0U, own < end && boundary.joins[boundary.at(own, head)] == Join::both);
+      }
+      const int first = __ffs(static_cast<int>(left)) - 1;
+      left &= left - 1;
+      return base + first;
+    }
+  };
+
+  static __device__ void load(const Arguments& arguments, Shared& shared, Steps steps) {
+    Turn<stages> turn;
+    for (int at = steps.next(); at >= 0; at = steps.next(), turn.next()) {
+      if (lane() != 0) continue;
+      shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
+      PhaseBarrier& full = shared.full[turn.stage];
+      const auto matrix =
+          static_cast<int>(arguments.boundary.at(at, steps.head)) * Boundary::halves;
+      full.arrive_and_expect(sizeof(Matrix));
+      for (int half = 0; half < Boundary::halves; ++half) {
+        for (int panel = 0; panel < 2; ++panel) {
+          load_box(shared.M[turn.stage][half].panel(panel), arguments.M, 64 * panel, 0,
+                   (matrix + half) * head_dim, full);
+        }
+      }
+    }
+  }
+
+  static __device__ void state(Shared& shared, Steps steps, int slice) {
+    int at = steps.next();
+    if (at < 0) return;
+    const Boundary& boundary = steps.boundary;
+    const auto kept = [&](int at) -> KeptState& {
+      return boundary.states[2 * boundary.at(at, steps.head) + slice];
+    };
+    Turn<stages> turn;
+    Sum even[head_dim / 8], odd[head_dim / 8];
+    Left before[head_dim / 16];  // S of the boundary before, rounded: [key / 16]
+    const auto round = [&](const Sum(&S)[head_dim / 8]) {
+#pragma unroll
+      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+    };
+    kept(at - 1).get(odd);
+    round(odd);
+    kept(at).get(even);
+    // N becomes S, and `next` the N of the next step. Whether there is one.
+    const auto step = [&](Sum(&N)[head_dim / 8], Sum(&next)[head_dim / 8]) {
+      const int now = at;
+      at = steps.next();
+      jitter();
+      shared.full[turn.stage].wait(turn.parity);
+      products_begin();
+#pragma unroll
+      for (int half = 0; half < Boundary::halves; ++half) {
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::mn>(N, before[k / 16], shared.M[turn.stage][half].mn_major(0, k), true);
+        }
+      }
+      products_commit();
+      kept(at < 0 ? now : at).get(next);  // a branch would end the product first
+      products_wait<0>();
+      round(N);
+      kept(now).put(N);
+      release(shared.free[turn.stage]);
+      turn.next();
+      if (at < 0) return false;
+      if (at != now + 1) {
+        kept(at - 1).get(N);
+        round(N);
+      }
+      return true;
+    };
+    while (step(even, odd) && step(odd, even)) {
+    }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    const int ctas = arguments.boundary.heads * ctas_a_head;
+    const int cta = static_cast<int>(blockIdx.x) % ctas;
+    const Steps steps(arguments.boundary, arguments.sequences[blockIdx.x / ctas],
+                      cta / ctas_a_head);
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < stages; ++stage) {
+        shared.full[stage].initialise(1);
+        shared.free[stage].initialise(4);
+      }
+      publish_barriers();
+      prefetch(arguments.M);
+    }
+    __syncthreads();
+    if (threadIdx.x / 32 == load_warp) {
+      load(arguments, shared, steps);
+    } else {
+      state(shared, steps, cta % ctas_a_head);
+    }
+  }
+};
+
+// ---- outputs
+
+template <int width, int stages>
+struct Outputs : TwoPassChain<width, stages> {
+  using Common = TwoPassChain<width, stages>;
+  using Base = RegisterChain<width, stages>;
+  using typename Base::Chain;
+  using typename Base::Group;
+  using typename Common::Arguments;
+  using typename Common::Shared;
+  static constexpr const char* name = "two_pass_outputs";
+
+  static __device__ void state(const Arguments& arguments, Shared& shared) {
+    const Tensors& x = arguments.tensors;
+    const Chain& chain = shared.chain;
+    const Segment segment = shared.segment;
+    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * Base::FirstState, 0};
+    Group group = {shared, share.value()};
+    if (shared.kept != nullptr) {
+      shared.kept[(chain.first_value + share.value()) / 64].get(group.S);
+    } else if (x.initial_state && segment.first == 0) {
+      Common::start_from(x.initial_state, chain, share, group);
+    }
+    if (segment.first < segment.end) {
+      shared.full[0].wait(0);
+      group.start();
+      group.keep_state();
+      int chunk = segment.first;
+      while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
+      while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
+      group.wait_for_store();
+      group.put_output();
+    }
+    if (segment.end * chunk_tokens >= chain.at.length) {
+      float* to = x.final_state + Base::corner(chain);
+      sm80::for_each_element(share, group.S, chain.first_value,
+                             [&](float element, int place) { to[place] = element; });
+    }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    const int ctas = arguments.value_heads * Chain::slices;
+    const int cta = static_cast<int>(blockIdx.x) % ctas, head = cta / Chain::slices;
+    const Part part = arguments.parts[blockIdx.x / ctas];
+    const Chain chain = Common::chain_of(arguments, part, head, cta % Chain::slices * width);
+    const int start = Common::own_start(arguments, chain.at, part.first);
+    const Segment segment = {start >= 0 ? start : part.first, part.first, part.end};
+    const Boundary& boundary = arguments.boundary;
+    Common::begin(arguments, shared, chain, segment,
+                  start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
+                  nullptr);
+    const int outputs = segment.end - segment.first_output;
+    switch (threadIdx.x / 128) {
+      case Base::LoadAndStore:
+        give_registers<Base::load_registers>();
+        if (warp() == Base::store_warp) {
+          Base::store(arguments, shared, chain.first_value, chain.at.after(part.first), outputs);
+        } else {
+          Base::load(arguments, shared, chain.first_value, chain.at.after(segment.first),
+                     segment.end - segment.first);
+        }
+        break;
+      case Base::Scores:
+        give_registers<Base::scores_registers>();
+        Base::scores(shared, segment);
+        break;
+      default:
+        take_registers<Base::state_registers>();
+        state(arguments, shared);
+    }
+  }
+};
+
+static_assert(sizeof(TwoPassScan::Shared) == 197632);
+static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
+
+}  // namespace gdn::sm90

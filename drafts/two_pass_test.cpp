@@ -1,0 +1,132 @@
+// The draft of rung 10 on the emulator, against the fp64 recurrence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "drafts/drafts.hpp"
+#include "drafts/two_pass_plan.hpp"
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/cuda/rungs.hpp"
+#include "tests/emulator/emulator.hpp"
+#include "tests/emulator/rung.hpp"
+#include "tests/support.hpp"
+
+namespace gdn {
+namespace {
+
+using test::HostCase;
+using test::problem_of;
+using test::Rung;
+using test::rung_name;
+using test::rungs_of;
+
+void run(HostCase& c, const Instance& instance, int seed) {
+  emulator::set_seed(seed);
+  c.run_on_cpu(cpu::preparation());
+  c.run_on_cpu(instance);
+}
+
+void expect_right(HostCase& c, const std::string& what, double limit) {
+  const Finding finding = c.finding();
+  EXPECT_EQ(finding.reason, "") << what;
+  EXPECT_LE(finding.error.output_rms, limit) << what;
+  EXPECT_LE(finding.error.state_rms, limit) << what;
+}
+
+class EmulatedTwoPass : public testing::TestWithParam<Rung> {
+ protected:
+  static void run(HostCase& c, int seed) { gdn::run(c, GetParam().instance, seed); }
+};
+INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedTwoPass, testing::ValuesIn(rungs_of({gpu::two_pass})),
+                         rung_name);
+
+TEST_P(EmulatedTwoPass, RaggedSequencesAreRight) {
+  for (int seed = 0; seed < 4; ++seed) {
+    HostCase c(problem_of({1, 63, 64, 0, 65, 130, 200, 448}, 1, 2, seed % 2 == 0), {.seed = 7});
+    run(c, seed);
+    expect_right(c, "seed " + std::to_string(seed), 4e-3);
+  }
+}
+
+TEST_P(EmulatedTwoPass, EveryGateProfileIsRight) {
+  for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,
+                            Gates::strong, Gates::reset, Gates::infinite}) {
+    HostCase c(problem_of({9 * 64 + 2, 65, 4 * 64}, 2, 4, true), {.gates = gates, .beta_max = 2});
+    run(c, 1);
+    expect_right(c, std::string(name_of(gates)), 1e-2);
+  }
+}
+
+TEST_P(EmulatedTwoPass, LongSequencesAreRight) {
+  for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong}) {
+    HostCase c(problem_of({24 * 64, 17 * 64 + 1}, 1, 1, gates == Gates::strong), {.gates = gates});
+    run(c, 2);
+    expect_right(c, std::string(name_of(gates)), 4e-3);
+  }
+}
+
+// Heads that forget at once, soon, late and never but for one place: of each boundary something
+// else is needed, and with eight segments of six chunks also M and N behind one that needs neither.
+TEST_P(EmulatedTwoPass, HeadsOfDifferentGatesAreRight) {
+  HostCase c(problem_of({48 * 64 + 3, 11 * 64}, 1, 4, true), {});
+  const float factor[] = {20, 1, 0.1F, 0};
+  for (int i = 0; i < c.problem.tokens() * 4; ++i) {
+    const int chunk = i / 4 / 64, head = i % 4;
+    c.raw_g[i] = head == 3 && (chunk == 20 || chunk == 21) ? -1 : factor[head] * c.raw_g[i];
+  }
+  run(c, 3);
+  expect_right(c, "heads of different gates", 4e-3);
+}
+
+TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
+  HostCase c(problem_of({8 * 64 + 5}, 1, 1, true), {.gates = Gates::zero});
+  run(c, 0);
+  expect_right(c, "seed 0", 4e-3);
+  const HostCase first = c;
+  for (int seed = 1; seed < 30; ++seed) {
+    c.output.assign(c.output.size(), {0xFFFF});
+    c.final_state.assign(c.final_state.size(), NAN);
+    run(c, seed);
+    for (std::size_t i = 0; i < c.output.size(); ++i)
+      ASSERT_EQ(c.output[i].bits, first.output[i].bits) << "seed " << seed << ", element " << i;
+    for (std::size_t i = 0; i + HostCase::padding < c.final_state.size(); ++i)
+      ASSERT_EQ(c.final_state[i], first.final_state[i]) << "seed " << seed << ", element " << i;
+  }
+}
+
+// ---- the plan
+
+TEST(TwoPassPlan, CutsEverySequenceIntoEqualParts) {
+  const Problem problem = problem_of({200 * 64, 0, 1, 7 * 64}, 1, 1, false);
+  const Plan eight = plan(problem, 8);
+  ASSERT_EQ(eight.outputs.size(), 8 + 1 + 1 + 7);
+  ASSERT_EQ(eight.transitions.size(), 7 + 6);
+  EXPECT_EQ(eight.longest(), 25);
+  EXPECT_EQ(eight.boundaries, 7 + 6);
+  ASSERT_EQ(eight.scans.size(), 2);
+  EXPECT_EQ(eight.scans[0].first, 0);
+  EXPECT_EQ(eight.scans[0].count, 7);
+  EXPECT_EQ(eight.scans[1].first, 7);
+  EXPECT_EQ(eight.scans[1].count, 6);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(eight.outputs[i].first, 25 * i);
+    EXPECT_EQ(eight.outputs[i].end, 25 * (i + 1));
+    EXPECT_EQ(eight.outputs[i].boundary, i);
+  }
+  EXPECT_EQ(eight.transitions.back().boundary, 12);
+  EXPECT_EQ(eight.outputs.back().end, 0);  // the empty one
+}
+
+// chain_equal on 132 multiprocessors: by hand, with 16 segments of 8 chunks 4 · (1 + 2 · 14) = 116
+// CTAs make transitions and 128 outputs, in one wave each; with 17 these would be two.
+TEST(TwoPassPlan, OfAutoIsOneWaveWhereThatTakesLeast) {
+  EXPECT_EQ(plan_for(problem_of({8192}, 4, 4, false), 132, 2).outputs.size(), 16);
+}
+
+// So many heads that all processors are busy anyway.
+TEST(TwoPassPlan, OfAutoCutsNothingInVain) {
+  EXPECT_EQ(plan_for(problem_of({8192}, 16, 64, false), 132, 2).boundaries, 0);
+}
+
+}  // namespace
+}  // namespace gdn
