@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -520,6 +521,141 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("output_full", "", read_before_write, "O0(0), by Store(1)");
   needs("output_free", "", barrier_misuse, "output_full, by State1(1)");
   needs("output_free", "State0", overwrite_before_read, "O0(0), by State0(2)");
+}
+
+// The draft of the whole forward (drafts/forward_chain.cuh): groups of Make take turns at chunks,
+// and make A and P' of what Load has brought. State is rung 8's, or the one that waits for a
+// chunk's inputs when it begins it; Store, which is rung 8's, is left out.
+
+struct ForwardOptions {
+  int chunks = 4;  // of a segment
+  int stages = 3;
+  int make_groups = 2, state_groups = 1;
+  bool late = false;  // State waits for the inputs of no chunk but its own
+  // A mistake:
+  bool skips_others = false;  // Make waits for the inputs of its own chunks alone
+};
+
+struct ForwardChain {
+  ForwardOptions options;
+  Protocol protocol = {};
+
+  Tile keys = protocol.tile("keys", options.stages);  // Q, K
+  Tile V = protocol.tile("V", options.stages);
+  Tile A = protocol.tile("A", options.stages);
+  Tile P = protocol.tile("P", options.stages);
+  Tile N = P.in_place("N");
+  Tile gates = protocol.tile("gates", 4);
+
+  std::vector<Mbarrier> loaded = protocol.mbarriers("loaded", options.stages, 2);
+  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, 3);
+  std::vector<Mbarrier> scores_full = protocol.mbarriers("scores_full", options.stages, 1);
+  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
+
+  int stage(int c) const { return c % options.stages; }
+  int parity(int c) const { return c / options.stages % 2; }
+  bool is_last(int c) const { return c + 1 == options.chunks; }
+
+  void load(Role& self, int c) const {
+    self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
+    self.write({gates(c)});
+    self.copy({keys(c)}, loaded[stage(c)]);
+    self.arrive(loaded[stage(c)]);
+    self.copy({V(c)}, full[stage(c)]);
+    self.arrive(full[stage(c)]);
+  }
+
+  // From chunk `from` on, for chunk c.
+  void wait_for_inputs(Role& self, int from, int c) const {
+    for (int i = options.skips_others ? c : from; i <= c && i < options.chunks; ++i)
+      self.wait(loaded[stage(i)], parity(i));
+  }
+  void make(Role& self, int group, int turn) const {
+    const int c = group + turn * options.make_groups, next = c + options.make_groups;
+    if (turn == 0) {
+      wait_for_inputs(self, 0, c);
+      self.begin_read({keys(c)});  // K Kᵀ
+    }
+    self.end_read({keys(c)});
+    self.read({gates(c)});
+    self.write({N(c)});
+    self.write({A(c)});
+    self.read({N(c)});
+    self.arrive(full[stage(c)]);
+    wait_for_inputs(self, c + 1, next);
+    self.begin_read({keys(c)});                                // Q Kᵀ
+    if (next < options.chunks) self.begin_read({keys(next)});  // K Kᵀ
+    self.end_read({keys(c)});
+    self.read({gates(c)});
+    self.write({P(c)});
+    self.arrive(scores_full[stage(c)]);
+  }
+
+  void state(Role& self, int c) const {
+    if (c == 0 || options.late) {
+      self.wait(full[stage(c)], parity(c));
+      self.read({V(c), gates(c)});
+    }
+    self.begin_read({keys(c), A(c), gates(c)});
+    self.wait(scores_full[stage(c)], parity(c));
+    const bool ahead = !options.late && !is_last(c);
+    if (ahead) self.wait(full[stage(c + 1)], parity(c + 1));
+    self.read({P(c)});
+    if (ahead) self.read({V(c + 1), gates(c + 1)});
+    self.end_read({keys(c), A(c), gates(c)});
+    self.arrive(free[stage(c)]);
+  }
+};
+
+Protocol forward_chain(const ForwardOptions& options) {
+  ForwardChain chain{options};
+  chain.protocol.role("Load", options.chunks, [&](Role& self, int c) { chain.load(self, c); });
+  for (int group = 0; group < options.make_groups; ++group) {
+    const int turns = (options.chunks - group + options.make_groups - 1) / options.make_groups;
+    chain.protocol.role("Make" + std::to_string(group), std::max(0, turns),
+                        [&](Role& self, int turn) { chain.make(self, group, turn); });
+  }
+  for (int group = 0; group < options.state_groups; ++group)
+    chain.protocol.role("State" + std::to_string(group), options.chunks,
+                        [&](Role& self, int c) { chain.state(self, c); });
+  return std::move(chain.protocol);
+}
+
+TEST(ForwardChain, IsOrdered) {
+  for (const int chunks : {1, 2, 4}) {
+    SCOPED_TRACE(std::to_string(chunks) + " chunks");
+    EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks})));
+    EXPECT_TRUE(is_ordered(
+        forward_chain({.chunks = chunks, .make_groups = 1, .state_groups = 2, .late = true})));
+  }
+}
+
+// A group that takes each second chunk of a ring of three meets each second phase of a barrier. The
+// emulator found it.
+TEST(ForwardChain, MakeWaitsForTheInputsOfChunksThatAreNotItsOwnToo) {
+  const Findings findings = explore(forward_chain({.skips_others = true}));
+  ASSERT_FALSE(findings.faults.empty());
+  EXPECT_EQ(findings.faults[0].kind, barrier_misuse) << text_of(findings);
+}
+
+// Of as many groups as stages none would get its next chunk before it has made P' of this one.
+TEST(ForwardChain, ThereAreMoreStagesThanGroups) {
+  const Findings findings = explore(forward_chain({.stages = 2}));
+  ASSERT_FALSE(findings.faults.empty());
+  EXPECT_EQ(findings.faults[0].kind, deadlock) << text_of(findings);
+}
+
+TEST(ForwardChain, EveryBarrierIsNeeded) {
+  const auto needs = [](int chunks, const std::string& barrier, const char* role, FaultKind kind,
+                        const std::string& what) {
+    const Protocol protocol = forward_chain({.chunks = chunks});
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs(2, "loaded", "Make0", read_before_write, "keys(0), by Make0(0)");
+  needs(2, "loaded", "Make1", read_before_write, "keys(1), by Make1(0)");
+  needs(2, "full", "State0", read_before_write, "V(0), by State0(0)");
+  needs(2, "scores_full", "State0", read_before_write, "P(0), by State0(0)");
+  needs(4, "free", "", overwrite_before_read, "keys(0), by Load(3)");
 }
 
 }  // namespace
