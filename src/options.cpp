@@ -269,8 +269,8 @@ void add_run(CLI::App& app, RunOptions& options, Raw& raw) {
   run.add_option("--score", *score, "lab: print the lab's points (core scope, lab timing)")
       ->check(CLI::IsMember({"lab"}));
   run.footer(std::string("--variant tuned: of each case the winner that tuning has found · auto: "
-                         "the one that a model of\n"
-                         "costs predicts to be the fastest on this device, which needs no tuning; "
+                         "of those whose cost is\n"
+                         "known the one that a model predicts to be the fastest, with no tuning; "
                          "the row says why\n"
                          "Examples:\n"
                          "  gdnbench run --case short_tail_state\n"

@@ -39,6 +39,11 @@ std::vector<SelectedVariant> select_variants(const std::vector<std::string>& glo
   }
   if (!unused.empty()) {
     const std::string& glob = *unused.begin();
+    if (glob == "auto" || glob == "tuned")
+      throw UserError(
+          fmt::format("{} {}: what stands for one variant of each case is for run and for ab --b, "
+                      "auto also for profile, alone; name a variant here",
+                      option, glob));
     const bool elsewhere = std::ranges::any_of(ladder(), [&](const Variant& variant) {
       return glob == variant.name ||
              std::ranges::any_of(variant.instances, [&](const Instance& instance) {

@@ -86,6 +86,8 @@ TEST(Ab, BadCommandLinesAreRefusedWithTheRemedy) {
            "--a chunkd: the cpu backend has no such variant; did you mean \"chunked\"?"},
           {ab({"--a", chunked, "--b", "xfrom"}),
            "--b xfrom: the cpu backend has no such variant; did you mean \"xform\"?"},
+          {ab({"--a", "auto", "--b", chunked}),
+           "--a auto: what stands for one variant of each case"},
           {ab({"--a", chunked, "--b", chunked, "--difference", "0"}), "--difference"},
           {ab({"--a", chunked, "--b", chunked, "--min-pairs", "5"}), "--min-pairs"},
           {ab({"--a", chunked, "--b", chunked, "--repeat", "0"}), "--repeat"},
