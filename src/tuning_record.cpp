@@ -154,6 +154,14 @@ void add(Evaluation& evaluation, const Answer& answer) {
 
 void give_up(Evaluation& evaluation, const Loser& loser) {
   evaluation.status = loser.status;
+// What a line is to say of its own samples: not what was wrong with earlier ones.
+std::vector<std::string> new_flags(const Evaluation& now, const Evaluation& before) {
+  std::vector<std::string> flags;
+  for (const std::string& flag : now.flags)
+    if (std::ranges::find(before.flags, flag) == before.flags.end()) flags.push_back(flag);
+  return flags;
+}
+
   evaluation.reason = loser.reason;
 }
 
@@ -220,7 +228,7 @@ class Recording : public Evaluator {
                      .reason = now.reason,
                      .first = known.so_far.samples_s.size(),
                      .samples_s = {},
-                     .flags = now.flags,
+                     .flags = new_flags(now, known.so_far),
                      .setup_s = now.setup_s - known.setup_s,
                      .sampling_s = now.sampling_s - known.sampling_s,
                      .seconds = inner_.spent_s() - before_s};
@@ -240,7 +248,7 @@ class Recording : public Evaluator {
     meeting.seconds = inner_.spent_s() - before_s;
     for (const std::string& candidate : {a, b}) {
       const Evaluation& now = inner_.evaluate(candidate, 0);
-      add_flags(now.flags, meeting.flags);
+      add_flags(new_flags(now, known_[candidate].so_far), meeting.flags);
       if (meeting.pairs.a_s.empty() && now.status != Status::passed)
         meeting.lost.push_back({candidate, now.status, now.reason});
     }
