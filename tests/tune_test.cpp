@@ -140,6 +140,40 @@ TEST(Tune, TheNextStepThatItPrintsRuns) {
     }
 }
 
+TEST(Tune, ACaseWhoseFileIsGoneHasNoNextCommand) {
+  Folder folder;
+  write_text(folder / "mine.yaml",
+             "name: mine\nquery_heads: 1\nvalue_heads: 1\ninitial_state: false\n"
+             "gates: model\ntokens: 7\n");
+  ASSERT_EQ(run_program(folder, tool,
+                        tune_arguments({"--case", "./mine.yaml", "--set", "tokens=5", "--scope",
+                                        "core", "--timing", "hot", "--variant", test::chunked,
+                                        "--record", "r.jsonl"}))
+                .exit_code,
+            0);
+  const Words replay = {"tune", "--replay", "r.jsonl"};
+  EXPECT_HAS(run_program(folder, tool, replay).out, "next: gdnbench run --case ");
+  std::filesystem::rename(folder / "mine.yaml", folder / "gone");
+  const Ended ended = run_program(folder, tool, replay);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(has(ended.out, "gdnbench run")) << ended.out;
+  EXPECT_HAS(ended.out, "the file of case mine:tokens=5 is missing");
+}
+
+// Of several headers a merge keeps the first: its cases need not be those of all problems.
+TEST(Tune, ACaseThatTheHeaderDoesNotNameIsFoundInTheFolder) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl", "--shard", "1/2"})).exit_code,
+            0);
+  std::string record = read_file(folder / "r.jsonl");
+  const std::string both = R"("case":["edge_lengths:tokens=3","edge_lengths:tokens=7"])";
+  const std::size_t at = record.find(both);
+  ASSERT_NE(at, std::string::npos) << record;
+  write_text(folder / "r.jsonl", record.replace(at, both.size(), R"("case":["./gone.yaml"])"));
+  EXPECT_HAS(run_program(folder, tool, {"tune", "--replay", "r.jsonl"}).out,
+             "next: gdnbench run --case edge_lengths:tokens=3 --set query_heads=1");
+}
+
 TEST(Tune, ANarrowerSearchLeavesTheWiderOnesWinner) {
   Folder folder;
   const auto tune = [&](const Words& more) {
