@@ -135,7 +135,8 @@ struct ProblemLines {
 
 struct Record {
   std::string header;  // its line
-  Json fingerprint, options;
+  Json fingerprint;
+  std::vector<std::string> candidates, variants;  // ids and globs
   std::vector<ProblemLines> problems;
 };
 
@@ -164,7 +165,9 @@ Record parse_record(const NamedText& file) {
               dump(schema.raw()), record_schema));
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
-        record.options = field["options"].object().raw();
+        const Field options = field["options"].object();
+        record.candidates = options["candidates"].names();
+        record.variants = options["variant"].names();
         return;
       }
       Json problem = problem_of_line(field);
@@ -206,8 +209,8 @@ Json in_ladder_order(const Json& all) {
 std::string united_header(const std::vector<Record>& records) {
   std::vector<Json> candidates, globs;
   for (const Record& record : records) {
-    candidates.push_back(record.options.value("candidates", Json::array()));
-    globs.push_back(record.options.value("variant", Json::array()));
+    candidates.emplace_back(record.candidates);
+    globs.emplace_back(record.variants);
   }
   const auto same = [](const std::vector<Json>& lists) {
     return std::ranges::count(lists, lists[0]) == std::ssize(lists);

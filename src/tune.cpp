@@ -363,11 +363,7 @@ int replay(const TuneOptions& given) {
   of_record = recalled(of_record, record.options);
   options.measured.worker = of_record.worker;
   options.measured.cases = of_record.cases;
-  if (!record.options.contains("candidates") || !record.options["candidates"].is_array())
-    throw UserError(given.replay +
-                    ": options.candidates: a list of ids is missing; give the file "
-                    "that `tune --record` wrote");
-  const Ids all = meant_by(given.measured.variants, record.options["candidates"].get<Ids>());
+  const Ids all = meant_by(given.measured.variants, record.candidates);
 
   require_wisdom_of(options, record.fingerprint);
   std::FILE* const tables = tables_of(options);

@@ -27,10 +27,8 @@ Json with_flags(Json line, const std::vector<std::string>& flags) {
 }
 
 std::vector<std::string> flags_in(const Field& line) {
-  std::vector<std::string> flags;
-  if (const Field all = line["flags"]; all.given())
-    for (const Field& flag : all.items()) flags.push_back(flag.text());
-  return flags;
+  const Field flags = line["flags"];
+  return flags.given() ? flags.names() : std::vector<std::string>();
 }
 
 Json json_of(const Json& problem, const Answer& answer) {
@@ -140,7 +138,10 @@ void read_header(const Field& line, TuningRecord& record) {
     record.measured_at = at.text();
   }
   record.fingerprint = line["fingerprint"].object().raw();
-  record.options = line["options"].object().raw();
+  const Field options = line["options"].object();
+  record.options = options.raw();
+  record.candidates = options["candidates"].names();
+  options["variant"].names();  // refuses what a resume or a merge would stumble over
 }
 
 void add(Evaluation& evaluation, const Answer& answer) {
@@ -152,8 +153,6 @@ void add(Evaluation& evaluation, const Answer& answer) {
   evaluation.sampling_s += answer.sampling_s;
 }
 
-void give_up(Evaluation& evaluation, const Loser& loser) {
-  evaluation.status = loser.status;
 // What a line is to say of its own samples: not what was wrong with earlier ones.
 std::vector<std::string> new_flags(const Evaluation& now, const Evaluation& before) {
   std::vector<std::string> flags;
@@ -162,6 +161,8 @@ std::vector<std::string> new_flags(const Evaluation& now, const Evaluation& befo
   return flags;
 }
 
+void give_up(Evaluation& evaluation, const Loser& loser) {
+  evaluation.status = loser.status;
   evaluation.reason = loser.reason;
 }
 

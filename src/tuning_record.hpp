@@ -77,6 +77,7 @@ struct RecordedProblem {
 struct TuningRecord {
   std::string measured_at;  // UTC, when it was begun; "" in a record that does not say it
   nlohmann::json fingerprint, options;
+  std::vector<std::string> candidates;    // of the options
   std::vector<RecordedProblem> problems;  // as they were begun
   std::uintmax_t whole_bytes = 0;         // up to the last newline
 

@@ -23,7 +23,14 @@ using test::read_file;
 using test::write_text;
 
 const json fingerprint = {{"device", "a test's"}};
-const json options = {{"seed", 1}};
+const json options = {{"seed", 1}, {"candidates", {"fast", "slow"}}, {"variant", json::array()}};
+
+json options_with(const std::string& key, const json& value) {
+  json changed = options;
+  changed[key] = value;
+  return changed;
+}
+
 const json problem = {{"case", "small"}, {"scope", "core"}};
 
 // Sample i of "slow" is 2 + i/1000 s, of "fast" 1 + i/1000 s; "bad" is incorrect, and "frail" fails
@@ -224,11 +231,11 @@ TEST(Record, IsRefusedWhereItIsAnother) {
         RecordFile::reopen(path).go_on({{"device", "other"}}, options);
       },
       "fingerprint: device was \"a test's\" and is \"other\"");
+  expect_refused([&] { RecordFile::reopen(path).go_on(fingerprint, options_with("seed", 2)); },
+                 "options: seed was 1 and is 2");
   expect_refused(
-      [&] {
-        RecordFile::reopen(path).go_on(fingerprint, {{"seed", 2}});
-      },
-      "options: seed was 1 and is 2");
+      [&] { RecordFile::reopen(path).go_on(fingerprint, options_with("candidates", {"fast"})); },
+      R"(options: candidates was ["fast","slow"] and is ["fast"])");
   const RecordFile open = RecordFile::reopen(path);
   expect_refused([&] { RecordFile::reopen(path); }, "another run is writing it");
   EXPECT_EQ(read_file(path), text);
@@ -236,7 +243,11 @@ TEST(Record, IsRefusedWhereItIsAnother) {
 
 TEST(Record, IsReadStrictly) {
   Folder folder;
-  const std::string header = R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{}})";
+  const auto header_with = [](const std::string& candidates) {
+    return R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{)" + candidates +
+           R"("variant":[]}})";
+  };
+  const std::string header = header_with(R"("candidates":["a"],)");
   const std::string answer =
       R"({"problem":{},"candidate":"a","status":"passed","reason":"","first":0,"samples_s":[1],"setup_s":0,"sampling_s":1})";
   const auto read = [&](const std::string& text) {
@@ -255,7 +266,7 @@ TEST(Record, IsReadStrictly) {
   EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
   EXPECT_EQ(read(header + "\n").measured_at, "");
   const std::string dated = R"({"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z",)"
-                            R"("fingerprint":{},"options":{}})";
+                            R"("fingerprint":{},"options":{"candidates":[],"variant":[]}})";
   EXPECT_EQ(read(dated + "\n").measured_at, "2025-11-29T20:40:58Z");
   expect_refused(
       [&] {
@@ -275,6 +286,22 @@ TEST(Record, IsReadStrictly) {
   expect_refused([&] { read(header + "\n" + answer + "\n" + answer + "\n"); },
                  "r.jsonl:3: first: 1 is wanted");
   expect_refused([&] { read(with("\"passed\"", "\"past\"")); }, "r.jsonl:2: status");
+  for (const auto& [candidates, said] : std::vector<std::pair<const char*, const char*>>{
+           {"", ": a list is missing"},
+           {"\"candidates\":null,", ": a list is missing"},
+           {"\"candidates\":\"a\",", ": a list is expected, not a string"},
+           {"\"candidates\":{},", ": a list is expected, not an object"},
+           {"\"candidates\":[\"a\",2],", "[1]: a string is expected, not a number"}})
+    expect_refused([&] { read(header_with(candidates) + "\n"); },
+                   std::string("r.jsonl:1: options.candidates") + said);
+  expect_refused(
+      [&] {
+        read(R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{"candidates":[]}})"
+             "\n");
+      },
+      "r.jsonl:1: options.variant: a list is missing");
+  expect_refused([&] { read(with("\"reason\"", "\"flags\":[\"noisy\",\"\"],\"reason\"")); },
+                 "r.jsonl:2: flags[1]: a name is expected");
   expect_refused([&] { read(with("[1]", "[-1]")); }, "r.jsonl:2: samples_s[0]");
   expect_refused([&] { read(with("\"first\":0", "\"first\":1")); },
                  "r.jsonl:2: first: 0 is wanted");
