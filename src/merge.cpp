@@ -136,6 +136,7 @@ struct ProblemLines {
 struct Record {
   std::string header;  // its line
   Json fingerprint;
+  std::string space;                              // a path, or ""
   std::vector<std::string> candidates, variants;  // ids and globs
   std::vector<ProblemLines> problems;
 };
@@ -166,6 +167,7 @@ Record parse_record(const NamedText& file) {
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
         const Field options = field["options"].object();
+        record.space = options["space"].text();
         record.candidates = options["candidates"].names();
         record.variants = options["variant"].names();
         return;
@@ -229,6 +231,12 @@ std::string merged_records(const std::vector<NamedText>& files, bool newer) {
   for (const NamedText& file : files) {
     const Record& record = records.emplace_back(parse_record(file));
     require_same_source(records[0].fingerprint, files[0].path, record.fingerprint, file.path);
+    if (record.space != records[0].space)  // no one search could go on with both
+      throw UserError(
+          fmt::format("{} and {} may not be merged: --space was {} in {}, {} in {}; tune both with "
+                      "one --space",
+                      files[0].path, file.path, dump(records[0].space), files[0].path,
+                      dump(record.space), file.path));
     for (const auto& [problem, lines, line] : record.problems)
       problems.add(dump(problem), "the answers about " + dump(problem), lines,
                    fmt::format("{}:{}", file.path, line), lines);

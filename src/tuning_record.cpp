@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "src/error.hpp"
 #include "src/report/json_field.hpp"
@@ -164,6 +165,13 @@ std::vector<std::string> new_flags(const Evaluation& now, const Evaluation& befo
 void give_up(Evaluation& evaluation, const Loser& loser) {
   evaluation.status = loser.status;
   evaluation.reason = loser.reason;
+}
+
+// A merge may have put the candidates into another order.
+Json with_set_of_candidates(Json options) {
+  Json& candidates = options.at("candidates");
+  candidates = candidates.get<std::set<std::string>>();
+  return options;
 }
 
 class Recording : public Evaluator {
@@ -466,7 +474,9 @@ RecordFile RecordFile::reopen(const std::string& path) {
 
 void RecordFile::go_on(const Json& fingerprint, const Json& options) {
   std::string changed = first_difference(before_.fingerprint, fingerprint, "fingerprint");
-  if (changed.empty()) changed = first_difference(before_.options, options, "options");
+  if (changed.empty())
+    changed = first_difference(with_set_of_candidates(before_.options),
+                               with_set_of_candidates(options), "options");
   if (!changed.empty())
     throw UserError(fmt::format(
         "--resume {}: it belongs to another search: {}; use the build, device, cases and spaces it "

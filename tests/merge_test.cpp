@@ -122,6 +122,13 @@ TEST(MergeRecords, TheCandidatesAreThoseOfAllInTheOrderOfTheLadder) {
   EXPECT_EQ(options(merged({one, all}, false))["variant"], json::array());
 }
 
+TEST(MergeRecords, OfAnotherSpaceAreRefused) {
+  EXPECT_EQ(
+      refusal({file("record-1.jsonl"), asked("record-2.jsonl", {{"space", "/s.yaml"}})}, true),
+      "record-1.jsonl and record-2.jsonl may not be merged: --space was \"\" in "
+      "record-1.jsonl, \"/s.yaml\" in record-2.jsonl; tune both with one --space");
+}
+
 TEST(MergeRecords, ListsOfAHeaderThatAreNoneAreRefusedWithTheirPlace) {
   for (const char* list : {"candidates", "variant"})
     for (const auto& [value, said] : std::vector<std::pair<json, const char*>>{
@@ -132,6 +139,8 @@ TEST(MergeRecords, ListsOfAHeaderThatAreNoneAreRefusedWithTheirPlace) {
              {"a", ": a list is expected, not a string"}})
       EXPECT_EQ(refusal({file("record-1.jsonl"), asked("record-2.jsonl", {{list, value}})}),
                 std::string("record-2.jsonl:1: options.") + list + said);
+  EXPECT_EQ(refusal({asked("record-1.jsonl", {{"space", 1}})}),
+            "record-1.jsonl:1: options.space: a string is expected, not a number");
 }
 
 TEST(MergeRecords, ATornLineDoesNotCount) {
