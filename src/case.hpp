@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,10 +44,11 @@ std::filesystem::path case_folder();
 std::vector<Case> select_cases(const std::vector<std::string>& selectors,
                                const std::vector<Override>& overrides, std::size_t memory_bytes);
 
-// What selects, with the same overrides, a case that `selectors` have selected, and as few others
-// as can be: the name that it has without overrides, or its file. Without such a case its own name.
-std::string selector_of(const std::string& name, const std::vector<std::string>& selectors,
-                        const std::vector<Override>& overrides);
+// What selects, with the same overrides, the case `name` of those that `selector` selects, and as
+// few others as can be: the name that it has without overrides, or its file. None where it is not
+// among them. Throws UserError where a case file cannot be read.
+std::optional<std::string> selector_of(const std::string& name, const std::string& selector,
+                                       const std::vector<Override>& overrides);
 
 // The case as YAML that parse_cases reads back as an equal case.
 std::string to_yaml(const Case& c);

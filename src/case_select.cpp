@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "src/case.hpp"
@@ -101,15 +102,14 @@ std::vector<Case> select_cases(const std::vector<std::string>& selectors,
   return to_cases(selected, memory_bytes);
 }
 
-std::string selector_of(const std::string& name, const std::vector<std::string>& selectors,
-                        const std::vector<Override>& overrides) {
+std::optional<std::string> selector_of(const std::string& name, const std::string& selector,
+                                       const std::vector<Override>& overrides) {
   const std::vector<Setting> settings = read_overrides(overrides);
   Library library;
-  for (const std::string& selector : selectors)
-    for (const Draft& draft : library.meant_by(selector))
-      if (with_settings(draft, settings).id == name)
-        return is_case_file(selector) ? selector : draft.id;
-  return name;
+  for (const Draft& draft : library.meant_by(selector))
+    if (with_settings(draft, settings).id == name)
+      return is_case_file(selector) ? selector : draft.id;
+  return std::nullopt;
 }
 
 }  // namespace gdn

@@ -135,7 +135,9 @@ struct ProblemLines {
 
 struct Record {
   std::string header;  // its line
-  Json fingerprint, options;
+  Json fingerprint;
+  std::string space;                              // a path, or ""
+  std::vector<std::string> candidates, variants;  // ids and globs
   std::vector<ProblemLines> problems;
 };
 
@@ -164,7 +166,10 @@ Record parse_record(const NamedText& file) {
               dump(schema.raw()), record_schema));
         record.header = line;
         record.fingerprint = field["fingerprint"].object().raw();
-        record.options = field["options"].object().raw();
+        const Field options = field["options"].object();
+        record.space = options["space"].text();
+        record.candidates = options["candidates"].names();
+        record.variants = options["variant"].names();
         return;
       }
       Json problem = problem_of_line(field);
@@ -206,8 +211,8 @@ Json in_ladder_order(const Json& all) {
 std::string united_header(const std::vector<Record>& records) {
   std::vector<Json> candidates, globs;
   for (const Record& record : records) {
-    candidates.push_back(record.options.value("candidates", Json::array()));
-    globs.push_back(record.options.value("variant", Json::array()));
+    candidates.emplace_back(record.candidates);
+    globs.emplace_back(record.variants);
   }
   const auto same = [](const std::vector<Json>& lists) {
     return std::ranges::count(lists, lists[0]) == std::ssize(lists);
@@ -226,6 +231,12 @@ std::string merged_records(const std::vector<NamedText>& files, bool newer) {
   for (const NamedText& file : files) {
     const Record& record = records.emplace_back(parse_record(file));
     require_same_source(records[0].fingerprint, files[0].path, record.fingerprint, file.path);
+    if (record.space != records[0].space)  // no one search could go on with both
+      throw UserError(
+          fmt::format("{} and {} may not be merged: --space was {} in {}, {} in {}; tune both with "
+                      "one --space",
+                      files[0].path, file.path, dump(records[0].space), files[0].path,
+                      dump(record.space), file.path));
     for (const auto& [problem, lines, line] : record.problems)
       problems.add(dump(problem), "the answers about " + dump(problem), lines,
                    fmt::format("{}:{}", file.path, line), lines);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <optional>
 
 #include "src/commands.hpp"
 #include "src/error.hpp"
@@ -194,14 +195,26 @@ void show(const TunedProblem& tuned, std::FILE* tables) {
   print(tables, console(tuned, in_colour(tables)) + "\n");
 }
 
-// The words that select the case of a problem again.
-std::vector<std::string> selection_of(const TuneOptions& options, const TuningProblem& problem) {
-  const CaseSelection& asked = options.measured.cases;
-  std::vector<std::string> words = {"--case", problem.c.name};
-  try {
-    words[1] = selector_of(problem.c.name, asked.selectors, asked.overrides);
-  } catch (const UserError&) {  // of a replay: its case files need not be here
+// What of the cases asked for selects this one again, or, of a record that was merged, of the
+// folder. None for a replay whose case files are not here.
+std::optional<std::string> selector_again(const CaseSelection& asked, const std::string& name) {
+  Ids selectors = asked.selectors;
+  selectors.emplace_back("*");
+  for (const std::string& selector : selectors) {
+    try {
+      if (auto found = selector_of(name, selector, asked.overrides)) return found;
+    } catch (const UserError&) {  // another may select it
+    }
   }
+  return std::nullopt;
+}
+
+// The words that select the case of a problem again; none where nothing does.
+Ids selection_of(const TuneOptions& options, const TuningProblem& problem) {
+  const CaseSelection& asked = options.measured.cases;
+  const std::optional<std::string> selector = selector_again(asked, problem.c.name);
+  if (!selector) return {};
+  Ids words = {"--case", *selector};
   for (const Override& o : asked.overrides) {
     words.emplace_back("--set");
     words.push_back(o.field + "=" + o.value);
@@ -219,9 +232,14 @@ std::string next_step(const TuneOptions& options, const std::vector<TunedProblem
       tuned, [](const TunedProblem& one) { return !one.outcome.winner.empty(); });
   if (won == tuned.end())
     return "no candidate passed: `gdnbench run --dump DIR` shows what is wrong";
+  const Ids selection = selection_of(options, won->problem);
+  if (selection.empty())
+    return fmt::format(
+        "the file of case {} is missing or has changed; bring it back to run the winner",
+        won->problem.c.name);
   Ids words = {"gdnbench", "run"};
   const auto add = [&](const Ids& more) { words.insert(words.end(), more.begin(), more.end()); };
-  add(selection_of(options, won->problem));
+  add(selection);
   if (const std::string& backend = options.measured.worker.backend.name; backend != "auto")
     add({"--backend", backend});
   add({"--variant", options.output.empty() ? won->outcome.winner : tuned_variant});
@@ -345,11 +363,7 @@ int replay(const TuneOptions& given) {
   of_record = recalled(of_record, record.options);
   options.measured.worker = of_record.worker;
   options.measured.cases = of_record.cases;
-  if (!record.options.contains("candidates") || !record.options["candidates"].is_array())
-    throw UserError(given.replay +
-                    ": options.candidates: a list of ids is missing; give the file "
-                    "that `tune --record` wrote");
-  const Ids all = meant_by(given.measured.variants, record.options["candidates"].get<Ids>());
+  const Ids all = meant_by(given.measured.variants, record.candidates);
 
   require_wisdom_of(options, record.fingerprint);
   std::FILE* const tables = tables_of(options);

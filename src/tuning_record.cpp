@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "src/error.hpp"
 #include "src/report/json_field.hpp"
@@ -27,10 +28,8 @@ Json with_flags(Json line, const std::vector<std::string>& flags) {
 }
 
 std::vector<std::string> flags_in(const Field& line) {
-  std::vector<std::string> flags;
-  if (const Field all = line["flags"]; all.given())
-    for (const Field& flag : all.items()) flags.push_back(flag.text());
-  return flags;
+  const Field flags = line["flags"];
+  return flags.given() ? flags.names() : std::vector<std::string>();
 }
 
 Json json_of(const Json& problem, const Answer& answer) {
@@ -140,7 +139,10 @@ void read_header(const Field& line, TuningRecord& record) {
     record.measured_at = at.text();
   }
   record.fingerprint = line["fingerprint"].object().raw();
-  record.options = line["options"].object().raw();
+  const Field options = line["options"].object();
+  record.options = options.raw();
+  record.candidates = options["candidates"].names();
+  options["variant"].names();  // refuses what a resume or a merge would stumble over
 }
 
 void add(Evaluation& evaluation, const Answer& answer) {
@@ -152,9 +154,24 @@ void add(Evaluation& evaluation, const Answer& answer) {
   evaluation.sampling_s += answer.sampling_s;
 }
 
+// What a line is to say of its own samples: not what was wrong with earlier ones.
+std::vector<std::string> new_flags(const Evaluation& now, const Evaluation& before) {
+  std::vector<std::string> flags;
+  for (const std::string& flag : now.flags)
+    if (std::ranges::find(before.flags, flag) == before.flags.end()) flags.push_back(flag);
+  return flags;
+}
+
 void give_up(Evaluation& evaluation, const Loser& loser) {
   evaluation.status = loser.status;
   evaluation.reason = loser.reason;
+}
+
+// A merge may have put the candidates into another order.
+Json with_set_of_candidates(Json options) {
+  Json& candidates = options.at("candidates");
+  candidates = candidates.get<std::set<std::string>>();
+  return options;
 }
 
 class Recording : public Evaluator {
@@ -220,7 +237,7 @@ class Recording : public Evaluator {
                      .reason = now.reason,
                      .first = known.so_far.samples_s.size(),
                      .samples_s = {},
-                     .flags = now.flags,
+                     .flags = new_flags(now, known.so_far),
                      .setup_s = now.setup_s - known.setup_s,
                      .sampling_s = now.sampling_s - known.sampling_s,
                      .seconds = inner_.spent_s() - before_s};
@@ -240,7 +257,7 @@ class Recording : public Evaluator {
     meeting.seconds = inner_.spent_s() - before_s;
     for (const std::string& candidate : {a, b}) {
       const Evaluation& now = inner_.evaluate(candidate, 0);
-      add_flags(now.flags, meeting.flags);
+      add_flags(new_flags(now, known_[candidate].so_far), meeting.flags);
       if (meeting.pairs.a_s.empty() && now.status != Status::passed)
         meeting.lost.push_back({candidate, now.status, now.reason});
     }
@@ -457,7 +474,9 @@ RecordFile RecordFile::reopen(const std::string& path) {
 
 void RecordFile::go_on(const Json& fingerprint, const Json& options) {
   std::string changed = first_difference(before_.fingerprint, fingerprint, "fingerprint");
-  if (changed.empty()) changed = first_difference(before_.options, options, "options");
+  if (changed.empty())
+    changed = first_difference(with_set_of_candidates(before_.options),
+                               with_set_of_candidates(options), "options");
   if (!changed.empty())
     throw UserError(fmt::format(
         "--resume {}: it belongs to another search: {}; use the build, device, cases and spaces it "

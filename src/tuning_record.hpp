@@ -77,6 +77,7 @@ struct RecordedProblem {
 struct TuningRecord {
   std::string measured_at;  // UTC, when it was begun; "" in a record that does not say it
   nlohmann::json fingerprint, options;
+  std::vector<std::string> candidates;    // of the options
   std::vector<RecordedProblem> problems;  // as they were begun
   std::uintmax_t whole_bytes = 0;         // up to the last newline
 
@@ -95,7 +96,8 @@ class RecordFile {
                            const nlohmann::json& options);
   static RecordFile reopen(const std::string& path);
   const TuningRecord& before() const { return before_; }  // what a search was asked for
-  // Throws UserError when it is the record of another build, device or search.
+  // Throws UserError when it is the record of another build, device or search; `options` have a
+  // list of "candidates", whose order does not matter.
   void go_on(const nlohmann::json& fingerprint, const nlohmann::json& options);
 
   RecordedProblem known_of(const nlohmann::json& problem) const;  // before this process

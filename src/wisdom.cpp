@@ -60,12 +60,6 @@ Json problem_to_json(const WisdomEntry& entry) {
   return json;
 }
 
-// A text that names something.
-const std::string& name_in(const Field& field) {
-  if (field.text().empty()) field.refuse("a name is expected, not an empty string");
-  return field.text();
-}
-
 int heads_in(const Field& field) {
   const int heads = field.count<int>();
   if (heads < 1) field.refuse("at least one head is expected");
@@ -130,7 +124,7 @@ void require_time_stamp(const Field& field) {
 
 WisdomEntry::Search search_from(const Field& field) {
   field.object();
-  return {.strategy = name_in(field["strategy"]),
+  return {.strategy = field["strategy"].name(),
           .seed = field["seed"].count<std::uint64_t>(),
           .candidates = field["candidates"].count<std::int64_t>(),
           .evaluated = field["evaluated"].count<std::int64_t>(),
@@ -142,18 +136,18 @@ WisdomEntry::Search search_from(const Field& field) {
 WisdomEntry entry_from(const Field& field, const std::vector<Field>& fingerprints) {
   field.object();
   WisdomEntry entry;
-  entry.case_name = name_in(field["case"]);
+  entry.case_name = field["case"].name();
   problem_from(field["problem"], entry);
   entry.scope = field["scope"].one_of(all_scopes);
   entry.timing = field["timing"].one_of(all_timings);
   const Field winner = field["winner"].object();
-  entry.winner = {.variant = name_in(winner["variant"]),
+  entry.winner = {.variant = winner["variant"].name(),
                   .knobs = knobs_from(winner["knobs"]),
                   .median_s = positive(winner["median_s"]),
                   .ci95 = ends_from(winner, "ci95")};
   for (const Field& tied : field["tied"].items()) {
     tied.object();
-    entry.tied.push_back({.variant = name_in(tied["variant"]),
+    entry.tied.push_back({.variant = tied["variant"].name(),
                           .knobs = knobs_from(tied["knobs"]),
                           .ratio = positive(tied["ratio"]),
                           .interval = ends_from(tied, "interval")});
@@ -161,15 +155,14 @@ WisdomEntry entry_from(const Field& field, const std::vector<Field>& fingerprint
   if (const Field all = field["slower"]; all.given())
     for (const Field& slower : all.items()) {
       slower.object();
-      entry.slower.push_back({name_in(slower["variant"]), positive(slower["ratio"])});
+      entry.slower.push_back({slower["variant"].name(), positive(slower["ratio"])});
     }
   for (const Field& failed : field["failed"].items()) {
     failed.object();
-    entry.failed.push_back({name_in(failed["variant"]), failed["reason"].text()});
+    entry.failed.push_back({failed["variant"].name(), failed["reason"].text()});
   }
   entry.search = search_from(field["search"]);
-  if (const Field flags = field["flags"]; flags.given())
-    for (const Field& flag : flags.items()) entry.flags.push_back(name_in(flag));
+  if (const Field flags = field["flags"]; flags.given()) entry.flags = flags.names();
   require_time_stamp(field["tuned_at"]);
   entry.tuned_at = field["tuned_at"].text();
   const auto place = field["fingerprint"].count<std::size_t>();
@@ -181,7 +174,7 @@ WisdomEntry entry_from(const Field& field, const std::vector<Field>& fingerprint
 }
 
 std::string device_of(const Field& fingerprint) {
-  return name_in(fingerprint.object()["device"].object()["name"]);
+  return fingerprint.object()["device"].object()["name"].name();
 }
 
 Wisdom wisdom_from(const Field& whole) {
@@ -191,7 +184,7 @@ Wisdom wisdom_from(const Field& whole) {
         fmt::format("{} is not \"{}\", which this gdnbench reads; tune again, or use the "
                     "gdnbench that wrote the file",
                     dump(schema.raw()), wisdom_schema_name));
-  Wisdom wisdom{.device = name_in(whole["device"]), .entries = {}};
+  Wisdom wisdom{.device = whole["device"].name(), .entries = {}};
   const std::vector<Field> fingerprints = whole["fingerprints"].items();
   for (const Field& fingerprint : fingerprints)
     if (const std::string name = device_of(fingerprint); name != wisdom.device)

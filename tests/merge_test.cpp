@@ -87,14 +87,18 @@ TEST(MergeRecords, ShardsAreTheWhole) {
   EXPECT_EQ(merged({file("record.jsonl"), two}, false), file("record.jsonl").text);
 }
 
-// A record whose search was asked for some candidates alone.
-NamedText of_candidates(const std::string& name, const std::vector<std::string>& ids,
-                        const std::vector<std::string>& globs) {
+// A record whose search was asked for something else.
+NamedText asked(const std::string& name, const json& changes) {
   const std::string all = file(name).text;
   json header = json::parse(all.substr(0, all.find('\n')));
-  header["options"]["candidates"] = ids;
-  header["options"]["variant"] = globs;
+  header["options"].merge_patch(changes);  // null takes away
   return text(name, header.dump() + all.substr(all.find('\n')));
+}
+
+// ... for some candidates alone.
+NamedText of_candidates(const std::string& name, const std::vector<std::string>& ids,
+                        const std::vector<std::string>& globs) {
+  return asked(name, {{"candidates", ids}, {"variant", globs}});
 }
 
 TEST(MergeRecords, TheCandidatesAreThoseOfAllInTheOrderOfTheLadder) {
@@ -116,6 +120,27 @@ TEST(MergeRecords, TheCandidatesAreThoseOfAllInTheOrderOfTheLadder) {
   // Without --variant it was asked for all.
   const NamedText all = of_candidates("record-2.jsonl", {recurrent, chunked, xform}, {});
   EXPECT_EQ(options(merged({one, all}, false))["variant"], json::array());
+}
+
+TEST(MergeRecords, OfAnotherSpaceAreRefused) {
+  EXPECT_EQ(
+      refusal({file("record-1.jsonl"), asked("record-2.jsonl", {{"space", "/s.yaml"}})}, true),
+      "record-1.jsonl and record-2.jsonl may not be merged: --space was \"\" in "
+      "record-1.jsonl, \"/s.yaml\" in record-2.jsonl; tune both with one --space");
+}
+
+TEST(MergeRecords, ListsOfAHeaderThatAreNoneAreRefusedWithTheirPlace) {
+  for (const char* list : {"candidates", "variant"})
+    for (const auto& [value, said] : std::vector<std::pair<json, const char*>>{
+             {nullptr, ": a list is missing"},
+             {{1, 2}, "[0]: a string is expected, not a number"},
+             {{"a", ""}, "[1]: a name is expected, not an empty string"},
+             {json{{"a", "b"}}, ": a list is expected, not an object"},
+             {"a", ": a list is expected, not a string"}})
+      EXPECT_EQ(refusal({file("record-1.jsonl"), asked("record-2.jsonl", {{list, value}})}),
+                std::string("record-2.jsonl:1: options.") + list + said);
+  EXPECT_EQ(refusal({asked("record-1.jsonl", {{"space", 1}})}),
+            "record-1.jsonl:1: options.space: a string is expected, not a number");
 }
 
 TEST(MergeRecords, ATornLineDoesNotCount) {

@@ -140,6 +140,40 @@ TEST(Tune, TheNextStepThatItPrintsRuns) {
     }
 }
 
+TEST(Tune, ACaseWhoseFileIsGoneHasNoNextCommand) {
+  Folder folder;
+  write_text(folder / "mine.yaml",
+             "name: mine\nquery_heads: 1\nvalue_heads: 1\ninitial_state: false\n"
+             "gates: model\ntokens: 7\n");
+  ASSERT_EQ(run_program(folder, tool,
+                        tune_arguments({"--case", "./mine.yaml", "--set", "tokens=5", "--scope",
+                                        "core", "--timing", "hot", "--variant", test::chunked,
+                                        "--record", "r.jsonl"}))
+                .exit_code,
+            0);
+  const Words replay = {"tune", "--replay", "r.jsonl"};
+  EXPECT_HAS(run_program(folder, tool, replay).out, "next: gdnbench run --case ");
+  std::filesystem::rename(folder / "mine.yaml", folder / "gone");
+  const Ended ended = run_program(folder, tool, replay);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(has(ended.out, "gdnbench run")) << ended.out;
+  EXPECT_HAS(ended.out, "the file of case mine:tokens=5 is missing");
+}
+
+// Of several headers a merge keeps the first: its cases need not be those of all problems.
+TEST(Tune, ACaseThatTheHeaderDoesNotNameIsFoundInTheFolder) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl", "--shard", "1/2"})).exit_code,
+            0);
+  std::string record = read_file(folder / "r.jsonl");
+  const std::string both = R"("case":["edge_lengths:tokens=3","edge_lengths:tokens=7"])";
+  const std::size_t at = record.find(both);
+  ASSERT_NE(at, std::string::npos) << record;
+  write_text(folder / "r.jsonl", record.replace(at, both.size(), R"("case":["./gone.yaml"])"));
+  EXPECT_HAS(run_program(folder, tool, {"tune", "--replay", "r.jsonl"}).out,
+             "next: gdnbench run --case edge_lengths:tokens=3 --set query_heads=1");
+}
+
 TEST(Tune, ANarrowerSearchLeavesTheWiderOnesWinner) {
   Folder folder;
   const auto tune = [&](const Words& more) {
@@ -334,6 +368,26 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   EXPECT_HAS(limited.out, "ended by --max-evals");
 }
 
+// What a merge makes of several headers names its candidates in an order of its own.
+TEST(Tune, TheOrderOfARecordsCandidatesDoesNotMatter) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl"})).exit_code, 0);
+  const std::string whole = read_file(folder / "r.jsonl");
+  const std::size_t end = whole.find('\n');
+  const auto with_candidates = [&](const json& candidates) {
+    json header = json::parse(whole.substr(0, end));
+    header["options"]["candidates"] = candidates;
+    write_text(folder / "r.jsonl", header.dump() + whole.substr(end));
+  };
+  with_candidates(Words(three.rbegin(), three.rend()));
+  const Ended resumed = run_program(folder, tool, {"tune", "--resume", "r.jsonl"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  with_candidates({1, 2});
+  for (const char* option : {"--replay", "--resume"})
+    expect_refused(run_program(folder, tool, {"tune", option, "r.jsonl"}),
+                   "r.jsonl:1: options.candidates[0]: a string is expected, not a number");
+}
+
 // As a throttled device would have written them: flags of a candidate that won or is tied.
 TEST(Tune, FlagsOfSamplesStandInTheWisdom) {
   Folder folder;
@@ -408,6 +462,8 @@ TEST(Tune, MergedShardsOfOtherCandidatesLoseNone) {
   EXPECT_EQ(outcome["problems"][0]["replay"]["missing"], (Words{three[0], three[1]}));
   EXPECT_EQ(outcome["problems"][1]["evaluated"], 2);
   EXPECT_EQ(outcome["problems"][1]["replay"]["missing"], Words{three[2]});
+  const Ended resumed = run_program(folder, tool, {"tune", "--resume", "m.jsonl"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
 // kill -9 at 20 moments: up to 20 ms after the record has grown. What stands in it stays, nothing

@@ -23,7 +23,14 @@ using test::read_file;
 using test::write_text;
 
 const json fingerprint = {{"device", "a test's"}};
-const json options = {{"seed", 1}};
+const json options = {{"seed", 1}, {"candidates", {"fast", "slow"}}, {"variant", json::array()}};
+
+json options_with(const std::string& key, const json& value) {
+  json changed = options;
+  changed[key] = value;
+  return changed;
+}
+
 const json problem = {{"case", "small"}, {"scope", "core"}};
 
 // Sample i of "slow" is 2 + i/1000 s, of "fast" 1 + i/1000 s; "bad" is incorrect, and "frail" fails
@@ -154,8 +161,9 @@ TEST(Record, GoesOnFromWhereverItWasCut) {
   EXPECT_EQ(read_file(folder / "whole.jsonl"), whole);
 }
 
-// Flags of samples are their candidate's, those of pairs both's; one that is resumed or replayed
-// has them still, and a line without any is as it was.
+// Flags of samples are their candidate's, those of pairs both's, and no line passes on what was
+// wrong before; one that is resumed or replayed has them still, and a line without any is as it
+// was.
 TEST(Record, KeepsFlags) {
   class Flagged : public Scripted {
    public:
@@ -176,8 +184,8 @@ TEST(Record, KeepsFlags) {
     EXPECT_EQ(evaluator.evaluate("slow", 2).flags, Flags{"not_queued"});
     EXPECT_EQ(evaluator.evaluate("other", 2).flags, Flags{});
     evaluator.pair("fast", "slow", {}, 0);
-    for (const char* id : {"fast", "slow"})
-      EXPECT_TRUE(std::ranges::count(evaluator.evaluate(id, 0).flags, "throttled") == 1) << id;
+    EXPECT_EQ(evaluator.evaluate("fast", 0).flags, Flags{"throttled"});
+    EXPECT_EQ(evaluator.evaluate("slow", 0).flags, (Flags{"not_queued", "throttled"}));
     EXPECT_EQ(evaluator.evaluate("other", 0).flags, Flags{});
   };
   {
@@ -195,7 +203,8 @@ TEST(Record, KeepsFlags) {
     EXPECT_EQ(nobody.setups + nobody.taken + nobody.pairs, 0);
   }
   const RecordedProblem record = read_record(folder / "r.jsonl").problems.at(0);
-  EXPECT_EQ(record.evaluations().at("fast").flags.size(), 2U);
+  EXPECT_EQ(record.meetings.at(0).flags, Flags{"throttled"});
+  EXPECT_EQ(record.evaluations().at("fast").flags, Flags{"throttled"});
   EXPECT_EQ(record.evaluations().at("other").flags, Flags{});
   EXPECT_EQ(replay_evaluator(record)->evaluate("other", 2).flags, Flags{});
   EXPECT_EQ(replay_evaluator(record)->evaluate("slow", 2).flags,
@@ -222,11 +231,12 @@ TEST(Record, IsRefusedWhereItIsAnother) {
         RecordFile::reopen(path).go_on({{"device", "other"}}, options);
       },
       "fingerprint: device was \"a test's\" and is \"other\"");
+  expect_refused([&] { RecordFile::reopen(path).go_on(fingerprint, options_with("seed", 2)); },
+                 "options: seed was 1 and is 2");
   expect_refused(
-      [&] {
-        RecordFile::reopen(path).go_on(fingerprint, {{"seed", 2}});
-      },
-      "options: seed was 1 and is 2");
+      [&] { RecordFile::reopen(path).go_on(fingerprint, options_with("candidates", {"fast"})); },
+      R"(options: candidates was ["fast","slow"] and is ["fast"])");
+  RecordFile::reopen(path).go_on(fingerprint, options_with("candidates", {"slow", "fast"}));
   const RecordFile open = RecordFile::reopen(path);
   expect_refused([&] { RecordFile::reopen(path); }, "another run is writing it");
   EXPECT_EQ(read_file(path), text);
@@ -234,7 +244,11 @@ TEST(Record, IsRefusedWhereItIsAnother) {
 
 TEST(Record, IsReadStrictly) {
   Folder folder;
-  const std::string header = R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{}})";
+  const auto header_with = [](const std::string& candidates) {
+    return R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{)" + candidates +
+           R"("variant":[]}})";
+  };
+  const std::string header = header_with(R"("candidates":["a"],)");
   const std::string answer =
       R"({"problem":{},"candidate":"a","status":"passed","reason":"","first":0,"samples_s":[1],"setup_s":0,"sampling_s":1})";
   const auto read = [&](const std::string& text) {
@@ -253,7 +267,7 @@ TEST(Record, IsReadStrictly) {
   EXPECT_EQ(read(header + "\n" + answer).problems.size(), 0U);  // torn
   EXPECT_EQ(read(header + "\n").measured_at, "");
   const std::string dated = R"({"schema":"gdnbench-record/1","measured_at":"2025-11-29T20:40:58Z",)"
-                            R"("fingerprint":{},"options":{}})";
+                            R"("fingerprint":{},"options":{"candidates":[],"variant":[]}})";
   EXPECT_EQ(read(dated + "\n").measured_at, "2025-11-29T20:40:58Z");
   expect_refused(
       [&] {
@@ -273,6 +287,22 @@ TEST(Record, IsReadStrictly) {
   expect_refused([&] { read(header + "\n" + answer + "\n" + answer + "\n"); },
                  "r.jsonl:3: first: 1 is wanted");
   expect_refused([&] { read(with("\"passed\"", "\"past\"")); }, "r.jsonl:2: status");
+  for (const auto& [candidates, said] : std::vector<std::pair<const char*, const char*>>{
+           {"", ": a list is missing"},
+           {"\"candidates\":null,", ": a list is missing"},
+           {"\"candidates\":\"a\",", ": a list is expected, not a string"},
+           {"\"candidates\":{},", ": a list is expected, not an object"},
+           {"\"candidates\":[\"a\",2],", "[1]: a string is expected, not a number"}})
+    expect_refused([&] { read(header_with(candidates) + "\n"); },
+                   std::string("r.jsonl:1: options.candidates") + said);
+  expect_refused(
+      [&] {
+        read(R"({"schema":"gdnbench-record/1","fingerprint":{},"options":{"candidates":[]}})"
+             "\n");
+      },
+      "r.jsonl:1: options.variant: a list is missing");
+  expect_refused([&] { read(with("\"reason\"", "\"flags\":[\"noisy\",\"\"],\"reason\"")); },
+                 "r.jsonl:2: flags[1]: a name is expected");
   expect_refused([&] { read(with("[1]", "[-1]")); }, "r.jsonl:2: samples_s[0]");
   expect_refused([&] { read(with("\"first\":0", "\"first\":1")); },
                  "r.jsonl:2: first: 0 is wanted");

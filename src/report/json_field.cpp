@@ -21,6 +21,11 @@ const std::string& Field::text() const {
   return value_->get_ref<const std::string&>();
 }
 
+const std::string& Field::name() const {
+  if (text().empty()) refuse("a name is expected, not an empty string");
+  return text();
+}
+
 bool Field::truth() const {
   need(is(&Json::is_boolean), "true or false");
   return value_->get<bool>();
@@ -51,6 +56,12 @@ std::vector<double> Field::quantities() const {
     numbers.push_back(item.get<double>());
   }
   return numbers;
+}
+
+std::vector<std::string> Field::names() const {
+  std::vector<std::string> names;
+  for (const Field& item : items()) names.push_back(item.name());
+  return names;
 }
 
 std::vector<Field> Field::items() const {

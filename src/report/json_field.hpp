@@ -32,11 +32,13 @@ class Field {
 
   const Field& object() const;  // itself
   const std::string& text() const;
+  const std::string& name() const;  // a text that is not empty
   bool truth() const;
   double number() const;
   double quantity() const;  // a time, a count, a size: nothing here is negative
   double quantity_or_nan() const;
   std::vector<double> quantities() const;
+  std::vector<std::string> names() const;
   std::vector<Field> items() const;
 
   template <class Count>
