@@ -6,9 +6,10 @@
 //   Load       40      Q, K, V by the copy engine (a warp); g = prefix sum of max(log α, −128), β and
 //                      what follows from them (two warps); the short chunk by all three
 //   Store      40      O to memory (a warp), as in rung 8
-//   Make    128 (×2)   KKᵀ by wgmma;  A = (I + strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ))⁻¹ (inverse.cuh);
+//   Make       128     KKᵀ by wgmma;  A = (I + strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ))⁻¹ (inverse.cuh);
 //                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8
-//   State     208      as in rung 8 (register_chain.cuh); with 128 values 176 (below)
+//   State     208      as in rung 8 (register_chain.cuh)
+//   With 128 values Make has 120 and State 176 (below).
 // clang-format on
 //
 // There are as many Make warpgroups as there is room for: two beside one state warpgroup, and they
@@ -18,9 +19,10 @@
 // from the same registers as K S, in one go with it and with what the chunk itself adds; and as one
 // operand serves both, P' is tril(QKᵀ)/γ_C, and takes W faded. Where γ' is not γ in all of a chunk,
 // it is as in rung 8, and the two products go one after the other:
-//   R = (K S)ᵀ − Vᵀ/γ' | O of the chunk before goes out, S is scaled by γ_C
+//   R = (K S)ᵀ − Vᵀ/γ' | S is scaled by γ_C
 //   W = (−β γ' R) Aᵀ   | nothing
-//   W' = W exp(g_C − g),  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ)
+//   W' = W exp(g_C − g),  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ) | nothing
+// and O goes out when all of it is there, in its own chunk and not in the next one.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ loaded ─► Make                    Q, K and the gates are there
@@ -34,6 +36,7 @@
 #pragma once
 
 #include "drafts/inverse.cuh"
+#include "drafts/warp_team.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/segments.hpp"
 
@@ -94,7 +97,7 @@ struct ForwardChain : RegisterChain<width, 3> {
   static constexpr int make_registers = make_groups == 1 ? 120 : 128;
   static constexpr int threads = 128 * 4;
 
-  struct Shared : Base::Shared {              // 198,144 bytes
+  struct Shared : Base::Shared {              // and beside rung 8's
     Inverse::Diagonal diagonal[make_groups];  //   5,120 each
     float beta[gates_slots][chunk_tokens];    //     256 each
     float chunk_sums[32];
@@ -418,32 +421,12 @@ struct ForwardChain : RegisterChain<width, 3> {
     __syncthreads();
   }
 
-  // The team of warm_up_start.
-  struct Team {
-    static constexpr int size = 32;
-
-    __device__ int rank() const { return lane(); }
-    __device__ float scan(float x) const {
-#pragma unroll
-      for (int distance = 1; distance < size; distance *= 2) {
-        const float before = __shfl_up_sync(~0U, x, distance);
-        if (rank() >= distance) x += before;
-      }
-      return x;
-    }
-    __device__ int first_of(bool x) const {
-      const unsigned members = __ballot_sync(~0U, x);
-      return members == 0 ? size : __ffs(static_cast<int>(members)) - 1;
-    }
-    __device__ float last_of(float x) const { return __shfl_sync(~0U, x, size - 1); }
-  };
-
   static __device__ int start_of(const Arguments& arguments, Shared& shared, const Place& at,
                                  int first) {
     if (first == 0) return 0;
     const Tensors& x = arguments.tensors;
     sum_chunks_before(x, at, first, shared.chunk_sums);
-    return warm_up_start(first, arguments.threshold, Team(), [&](int chunk) {
+    return warm_up_start(first, arguments.threshold, WarpTeam(), [&](int chunk) {
       if (first - 1 - chunk < 32) return shared.chunk_sums[first - 1 - chunk];
       float sum = 0;
 #pragma unroll 8

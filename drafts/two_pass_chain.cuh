@@ -31,6 +31,7 @@
 #include <cmath>
 
 #include "drafts/two_pass_plan.hpp"
+#include "drafts/warp_team.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/segments.hpp"
 
@@ -69,26 +70,6 @@ struct Boundary {
   __device__ std::int64_t at(int boundary, int head) const {
     return std::int64_t{boundary} * heads + head;
   }
-};
-
-// The team of warm_up_start.
-struct WarpTeam {
-  static constexpr int size = 32;
-
-  __device__ int rank() const { return lane(); }
-  __device__ float scan(float x) const {
-#pragma unroll
-    for (int distance = 1; distance < size; distance *= 2) {
-      const float before = __shfl_up_sync(~0U, x, distance);
-      if (rank() >= distance) x += before;
-    }
-    return x;
-  }
-  __device__ int first_of(bool x) const {
-    const unsigned members = __ballot_sync(~0U, x);
-    return members == 0 ? size : __ffs(static_cast<int>(members)) - 1;
-  }
-  __device__ float last_of(float x) const { return __shfl_sync(~0U, x, size - 1); }
 };
 
 // What transitions and outputs have in common.

@@ -14,6 +14,7 @@
 namespace gdn {
 namespace {
 
+using test::expect_right;
 using test::HostCase;
 using test::problem_of;
 using test::Rung;
@@ -24,13 +25,6 @@ void run(HostCase& c, const Instance& instance, int seed) {
   emulator::set_seed(seed);
   c.run_on_cpu(cpu::preparation());
   c.run_on_cpu(instance);
-}
-
-void expect_right(HostCase& c, const std::string& what, double limit) {
-  const Finding finding = c.finding();
-  EXPECT_EQ(finding.reason, "") << what;
-  EXPECT_LE(finding.error.output_rms, limit) << what;
-  EXPECT_LE(finding.error.state_rms, limit) << what;
 }
 
 class EmulatedTwoPass : public testing::TestWithParam<Rung> {
@@ -82,16 +76,7 @@ TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
   HostCase c(problem_of({8 * 64 + 5}, 1, 1, true), {.gates = Gates::zero});
   run(c, 0);
   expect_right(c, "seed 0", 4e-3);
-  const HostCase first = c;
-  for (int seed = 1; seed < 8; ++seed) {
-    c.output.assign(c.output.size(), {0xFFFF});
-    c.final_state.assign(c.final_state.size(), NAN);
-    run(c, seed);
-    for (std::size_t i = 0; i < c.output.size(); ++i)
-      ASSERT_EQ(c.output[i].bits, first.output[i].bits) << "seed " << seed << ", element " << i;
-    for (std::size_t i = 0; i + HostCase::padding < c.final_state.size(); ++i)
-      ASSERT_EQ(c.final_state[i], first.final_state[i]) << "seed " << seed << ", element " << i;
-  }
+  test::expect_same_in_any_order(c, 8, [&](int seed) { run(c, seed); });
 }
 
 // ---- the plan

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <ostream>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "kernels/variant.hpp"
+#include "tests/support.hpp"
 
 namespace gdn::test {
 
@@ -41,6 +43,30 @@ inline std::string rung_name(const testing::TestParamInfo<Rung>& info) {
   for (const char c : info.param.id)
     name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
+}
+
+// Within the health gate, and both errors within `limit`.
+inline void expect_right(HostCase& c, const std::string& what, double limit) {
+  const Finding finding = c.finding();
+  EXPECT_EQ(finding.reason, "") << what;
+  EXPECT_LE(finding.error.output_rms, limit) << what;
+  EXPECT_LE(finding.error.state_rms, limit) << what;
+}
+
+// Whatever the order of its events, a kernel's result has the bits that it had with seed 0, of
+// which `c` holds the results. `run(seed)` runs it on `c`.
+template <class Run>
+void expect_same_in_any_order(HostCase& c, int seeds, Run run) {
+  const HostCase first = c;
+  for (int seed = 1; seed < seeds; ++seed) {
+    c.output.assign(c.output.size(), {0xFFFF});
+    c.final_state.assign(c.final_state.size(), NAN);
+    run(seed);
+    for (std::size_t i = 0; i < c.output.size(); ++i)
+      ASSERT_EQ(c.output[i].bits, first.output[i].bits) << "seed " << seed << ", element " << i;
+    for (std::size_t i = 0; i + HostCase::padding < c.final_state.size(); ++i)
+      ASSERT_EQ(c.final_state[i], first.final_state[i]) << "seed " << seed << ", element " << i;
+  }
 }
 
 }  // namespace gdn::test
