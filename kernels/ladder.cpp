@@ -11,6 +11,7 @@ std::span<const Variant> ladder() {
 #ifdef GDNBENCH_WITH_CUDA
       gpu::baseline(),         gpu::residual(),      gpu::fused(),          gpu::wide(),
       gpu::warp_specialized(), gpu::split_barrier(), gpu::register_state(), gpu::segmented(),
+      gpu::two_pass(),         gpu::forward(),
 #endif
   };
   return rungs;

@@ -15,6 +15,8 @@ Variant warp_specialized();
 Variant split_barrier();
 Variant register_state();
 Variant segmented();
+Variant two_pass();
+Variant forward();
 
 // What rungs on mma.sync, ldmatrix and cp.async need.
 inline std::string needs_ampere(const Device& device) {

@@ -29,35 +29,14 @@
 // graph timing with some 3 µs of an event inside, reports/h200/graph.json), best of segments=auto:
 // 150.5, 156.6, 79.4 and 20.9; short_tail_state 13.3. With 128 values a chunk takes the 2 µs and
 // more of rung 8: that is nearly all of the difference. 64 values win where CTAs are few.
-#include <cuda_runtime.h>
-
+#include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/segments.hpp"
+#include "kernels/cuda/warp_team.cuh"
 
 namespace gdn::gpu {
 namespace {
-
-// The team of warm_up_start.
-struct Warp {
-  static constexpr int size = 32;
-  static constexpr unsigned all = ~0U;
-
-  __device__ int rank() const { return sm90::lane(); }
-  __device__ float scan(float x) const {
-#pragma unroll
-    for (int distance = 1; distance < size; distance *= 2) {
-      const float before = __shfl_up_sync(all, x, distance);
-      if (rank() >= distance) x += before;
-    }
-    return x;
-  }
-  __device__ int first_of(bool x) const {
-    const unsigned members = __ballot_sync(all, x);
-    return members == 0 ? size : __ffs(static_cast<int>(members)) - 1;
-  }
-  __device__ float last_of(float x) const { return __shfl_sync(all, x, size - 1); }
-};
 
 template <int width, int stages>
 struct Segmented : sm90::RegisterChain<width, stages> {
@@ -78,20 +57,13 @@ struct Segmented : sm90::RegisterChain<width, stages> {
         piece.sequence, cta % Chain::slices * width,
         place_of({piece.sequence, 0, piece.token, piece.length}, cta / Chain::slices,
                  arguments.query_heads, arguments.value_heads)};
-    const int start = warm_up_start(piece.first, arguments.threshold, Warp(), [&](int chunk) {
-      return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];
-    });
+    const int start =
+        warm_up_start(piece.first, arguments.threshold, sm90::WarpTeam(), [&](int chunk) {
+          return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];
+        });
     Base::run(arguments, shared, chain, {start, piece.first, piece.end});
   }
 };
-
-int processors() {
-  int device = 0, count = 0;
-  throw_on_error(cudaGetDevice(&device), "cudaGetDevice");
-  throw_on_error(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                 "cudaDeviceGetAttribute");
-  return count;
-}
 
 // `segments` a sequence; 0: as many as make one wave.
 template <int width, int stages>

@@ -30,10 +30,10 @@
 
 #include <cmath>
 
-#include "drafts/two_pass_plan.hpp"
-#include "drafts/warp_team.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/segments.hpp"
+#include "kernels/cuda/two_pass_plan.hpp"
+#include "kernels/cuda/warp_team.cuh"
 
 namespace gdn::sm90 {
 

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "drafts/drafts.hpp"
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/prepare/preparation.hpp"
@@ -29,7 +28,7 @@ class EmulatedForward : public testing::TestWithParam<Rung> {
     c.run_on_cpu(GetParam().instance);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedForward, testing::ValuesIn(rungs_of({gpu::forward})),
+INSTANTIATE_TEST_SUITE_P(Rung, EmulatedForward, testing::ValuesIn(rungs_of({gpu::forward})),
                          rung_name);
 
 TEST_P(EmulatedForward, RaggedSequencesAreRight) {

@@ -3,10 +3,9 @@
 
 #include <cmath>
 
-#include "drafts/drafts.hpp"
-#include "drafts/two_pass_plan.hpp"
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
+#include "kernels/cuda/two_pass_plan.hpp"
 #include "tests/emulator/emulator.hpp"
 #include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
@@ -31,7 +30,7 @@ class EmulatedTwoPass : public testing::TestWithParam<Rung> {
  protected:
   static void run(HostCase& c, int seed) { gdn::run(c, GetParam().instance, seed); }
 };
-INSTANTIATE_TEST_SUITE_P(Drafts, EmulatedTwoPass, testing::ValuesIn(rungs_of({gpu::two_pass})),
+INSTANTIATE_TEST_SUITE_P(Rung, EmulatedTwoPass, testing::ValuesIn(rungs_of({gpu::two_pass})),
                          rung_name);
 
 TEST_P(EmulatedTwoPass, RaggedSequencesAreRight) {

@@ -35,10 +35,10 @@
 // P' of this one: so there must be more stages than groups, or none of them would ever be free.
 #pragma once
 
-#include "drafts/inverse.cuh"
-#include "drafts/warp_team.cuh"
+#include "kernels/cuda/inverse.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/segments.hpp"
+#include "kernels/cuda/warp_team.cuh"
 
 namespace gdn::sm90 {
 

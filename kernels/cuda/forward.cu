@@ -4,7 +4,7 @@
 //
 // Knobs: segments a sequence: 1, exact; auto, as many as make one wave; threshold; value_width.
 //
-// NOT YET RUN ON A CARD. The emulator finds it right (forward_test.cpp, inverse_test.cu); ptxas
+// The emulator finds it right (forward_test.cpp, inverse_test.cu); ptxas
 // finds no spill and serialises nothing. What follows is arithmetic.
 //
 // Bytes a chunk and head, with 128 values: V and O 16 KiB each, Q and K 32 once a query head; rung
@@ -18,10 +18,8 @@
 //   is less than 1,000; the tensor cores have 2,304 + 256 + 430 of the 3,500.
 // Predicted from rung 9's core, in µs: short 15, chain and parallel 22.5 to 24.5, long and batch 81
 // to 88, wide 152 to 165, deep 158 to 170, where preparation and core take 19.7, 30.9, 123 and 233.
-#include <cuda_runtime.h>
-
-#include "drafts/drafts.hpp"
-#include "drafts/forward_chain.cuh"
+#include "kernels/cuda/forward_chain.cuh"
+#include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/rungs.hpp"
 
 namespace gdn::gpu {
@@ -31,14 +29,6 @@ template <int width>
 struct Forward : sm90::ForwardChain<width> {
   static constexpr const char* name = "forward";
 };
-
-int processors() {
-  int device = 0, count = 0;
-  throw_on_error(cudaGetDevice(&device), "cudaGetDevice");
-  throw_on_error(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                 "cudaDeviceGetAttribute");
-  return count;
-}
 
 // `segments` a sequence; 0: as many as make one wave; 1: none is cut, and nothing is dropped.
 template <int width>

@@ -35,24 +35,14 @@
 //   1536 tokens, 8 segments     3.88e-3     4.01e-3    3.93e-3   3.94e-3   3.85e-3
 //   8192 tokens, β up to 2      5.08e-3     5.10e-3    5.08e-3   5.08e-3   5.05e-3
 // Under every other profile even one half is within 0.02e-3 of rung 8.
-#include <cuda_runtime.h>
-
-#include "drafts/drafts.hpp"
-#include "drafts/two_pass_chain.cuh"
+#include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/rungs.hpp"
+#include "kernels/cuda/two_pass_chain.cuh"
 
 namespace gdn::gpu {
 namespace {
 
 using sm90::Boundary, sm90::TwoPassScan;
-
-int processors() {
-  int device = 0, count = 0;
-  throw_on_error(cudaGetDevice(&device), "cudaGetDevice");
-  throw_on_error(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-                 "cudaDeviceGetAttribute");
-  return count;
-}
 
 // The plan's lists and what the launches hand to each other, one behind the other in the workspace.
 class Room {

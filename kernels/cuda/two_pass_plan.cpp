@@ -1,4 +1,4 @@
-#include "drafts/two_pass_plan.hpp"
+#include "kernels/cuda/two_pass_plan.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "drafts/inverse.cuh"
+#include "kernels/cuda/inverse.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/sm90/wgmma.cuh"
 #include "tests/emulator/emulator.hpp"
