@@ -292,7 +292,8 @@ struct ForwardChain : RegisterChain<width, 3> {
       const RatioGates& gates = this->gates();
       const float gamma_C = gates.gamma_C();
       this->start();
-      this->keep_state();
+      this->keep_state(0);
+      this->keep_state(1);
       products_begin();
 #pragma unroll
       for (int k = 0; k < head_dim; k += 16) {
@@ -355,6 +356,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       if constexpr (with_output) {
         this->wait_for_store();
         this->put_output();
+        this->publish_output();
       }
     }
 

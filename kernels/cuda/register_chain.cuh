@@ -299,6 +299,13 @@ struct RegisterChain {
 #pragma unroll
     for (int i = 0; i < chunk_tokens / 16; ++i) x[i] = left(d[2 * i], d[2 * i + 1]);
   }
+  // Of d, scaled, the 16 tokens i, rounded.
+  static __device__ void convert(const Columns& d, const Factors& factors, Operand& x, int i) {
+    Sum pair[2] = {d[2 * i], d[2 * i + 1]};
+    sm80::scale_columns(pair[0], factors.of[2 * i]);
+    sm80::scale_columns(pair[1], factors.of[2 * i + 1]);
+    x[i] = left(pair[0], pair[1]);
+  }
   static __device__ void scale(Columns& d, const Factors& factors) {
 #pragma unroll
     for (int n = 0; n < chunk_tokens / 8; ++n) sm80::scale_columns(d[n], factors.of[n]);
@@ -333,9 +340,19 @@ struct RegisterChain {
         }
       }
     }
-    __device__ void keep_state() {
+    // Half of the keys of S, rounded.
+    __device__ void keep_state(int half) {
 #pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+      for (int k = 4 * half; k < 4 * half + 4; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+    }
+    __device__ void fade_state() {
+      const float gamma_C = gates().gamma_C();
+#pragma unroll
+      for (int n = 0; n < head_dim / 8; ++n) {
+        sm80::scale(S[n], gamma_C);
+#pragma unroll
+        for (float& element : S[n].x) sm80::pin(element);
+      }
     }
 
     // O of the chunk before, for Store. Its place is free.
@@ -345,28 +362,34 @@ struct RegisterChain {
       for (int i = 0; i < chunk_tokens / 16; ++i) {
         put_left_transposed(shared.O, value, 16 * i, left(O[2 * i], O[2 * i + 1]));
       }
+    }
+    // And says so.
+    __device__ void publish_output() {
       publish_to_async();
       release(shared.output_full);
       output.next();
     }
     __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
 
-    // A chunk whose inputs have come, for which R has its start, and `before` the state. So it is
-    // for the next one afterwards; behind the `last` one there is none, and R starts from whatever
+    // A chunk whose inputs have come, and for which R has its start. So it is for the next one
+    // afterwards; behind the `last` one there is none, and R starts from whatever
     // lies there.
     template <bool with_output>
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
       const Input& input = shared.input[now.stage];
-      const float gamma_C = gates().gamma_C();
-      products_begin();
 #pragma unroll
-      for (int k = 0; k < head_dim; k += 16) {
-        multiply<Major::k>(R, before[k / 16], input.K.k_major(0, k), true);
+      for (int half = 0; half < 2; ++half) {
+        keep_state(half);
+        products_begin();
+#pragma unroll
+        for (int k = 64 * half; k < 64 * half + 64; k += 16) {
+          multiply<Major::k>(R, before[k / 16], input.K.k_major(0, k), true);
+        }
+        products_issued();
       }
       products_commit();
-#pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
+      fade_state();
       if constexpr (with_output) {
         put_output();
         products_begin();
@@ -375,12 +398,13 @@ struct RegisterChain {
           multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
         }
         products_commit();
+        publish_output();  // takes its time: the products are under way
       }
+      Operand x;
       const Factors residual(gates().residual);
       products_wait<with_output ? 1 : 0>();
-      scale(R, residual);
-      Operand x;
-      convert(R, x);
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) convert(R, residual, x, i);
       products_begin();
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
@@ -389,10 +413,6 @@ struct RegisterChain {
       products_commit();
       const Factors fade(gates().fade);
       products_wait<0>();
-      Operand w;
-      if constexpr (with_output) convert(R, w);
-      scale(R, fade);
-      convert(R, x);
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
       turn.next();
@@ -401,13 +421,22 @@ struct RegisterChain {
         shared.full[turn.stage].wait(turn.parity);
         if constexpr (with_output) wait_for_store();
       }
-      products_begin();
 #pragma unroll
-      for (int j = 0; j < chunk_tokens; j += 16) {
-        multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
+      for (int half = 0; half < 2; ++half) {
+        convert(R, fade, x, 2 * half);
+        convert(R, fade, x, 2 * half + 1);
+        products_begin();
+#pragma unroll
+        for (int j = 32 * half; j < 32 * half + 32; j += 16) {
+          multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
+        }
+        products_issued();
       }
       products_commit();
+      Operand w;
       if constexpr (with_output) {
+        convert(R, w);
+        products_begin();
 #pragma unroll
         for (int j = 0; j < chunk_tokens; j += 16) {
           multiply<Major::k>(O, w[j / 16], shared.P[now.stage].k_major(0, j), true);
@@ -415,8 +444,6 @@ struct RegisterChain {
         products_commit();
       }
       start();
-      products_wait<with_output ? 1 : 0>();
-      keep_state();
       products_wait<0>();
       release(shared.free[now.stage]);
     }
@@ -442,13 +469,13 @@ struct RegisterChain {
     if (segment.first < segment.end) {
       shared.full[0].wait(0);
       group.start();
-      group.keep_state();
       int chunk = segment.first;
       while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
       while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
       if (segment.first_output < segment.end) {
         group.wait_for_store();
         group.put_output();
+        group.publish_output();
       }
     }
     if (segment.end * chunk_tokens >= chain.at.length) {

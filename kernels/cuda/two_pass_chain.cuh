@@ -211,7 +211,6 @@ struct Transitions : TwoPassChain<128, stages> {
     }
     shared.full[0].wait(0);
     group.start();
-    group.keep_state();
     int chunk = segment.first;
     while (chunk < segment.end) group.template step<false>(++chunk == segment.end);
     if (shared.M != nullptr) {
@@ -439,12 +438,12 @@ struct Outputs : TwoPassChain<width, stages> {
     if (segment.first < segment.end) {
       shared.full[0].wait(0);
       group.start();
-      group.keep_state();
-      int chunk = segment.first;
+        int chunk = segment.first;
       while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
       while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
       group.wait_for_store();
       group.put_output();
+      group.publish_output();
     }
     if (segment.end * chunk_tokens >= chain.at.length) {
       float* to = x.final_state + Base::corner(chain);

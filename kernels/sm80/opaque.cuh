@@ -1,4 +1,4 @@
-// What keeps the compiler from being too clever with registers.
+// What keeps the compiler from being too clever with registers and with the order of things.
 #pragma once
 
 namespace gdn::sm80 {
@@ -9,5 +9,8 @@ __device__ inline int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+
+// Computed here and not further down, where the result is used.
+__device__ inline void pin(float& x) { asm volatile("" : "+f"(x)); }
 
 }  // namespace gdn::sm80

@@ -14,10 +14,14 @@ using sm80::Sum;
 
 // Before the first product, and again after registers that a product takes were written.
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// What follows stays behind the products so far. ptxas would move it in between them, and so issue
+// the rest of them late.
+__device__ inline void products_issued() { __syncwarp(); }
 // Closes a group of products; `products_wait<n>` waits until at most n groups are under way, and
 // belongs right before the first use of their results.
 __device__ inline void products_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  products_issued();
 }
 template <int pending>
 __device__ void products_wait() {

@@ -11,6 +11,7 @@ using sm80::Left;
 using sm80::Sum;
 
 inline void products_begin() { emulator::begin_products(); }
+inline void products_issued() {}
 inline void products_commit() { emulator::commit_products(); }
 template <int pending>
 void products_wait() {
