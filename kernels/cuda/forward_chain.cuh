@@ -381,24 +381,16 @@ struct ForwardChain : RegisterChain<width, 3> {
 
   static __device__ void late_state(const Arguments& arguments, Shared& shared) {
     const Tensors& x = arguments.tensors;
-    const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
-    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * State, 0};
-    LateGroup group = {{shared, share.value()}};
+    LateGroup group = {{shared, Base::share_of_warp().value()}};
     if (x.initial_state && segment.first == 0) {
-      const float* from = x.initial_state + Base::corner(chain);
-      sm80::for_each_element(share, group.S, chain.first_value,
-                             [&](float& element, int place) { element = from[place]; });
+      Base::start_from_initial_state(x, shared.chain, group);
     }
     int chunk = segment.first;
     for (; chunk < segment.first_output; ++chunk) group.template step<false>();
     if (chunk < segment.end) release(shared.output_full), group.output.next();  // Store expects it
     for (; chunk < segment.end; ++chunk) group.template step<true>();
-    if (segment.end * chunk_tokens >= chain.at.length) {
-      float* to = x.final_state + Base::corner(chain);
-      sm80::for_each_element(share, group.S, chain.first_value,
-                             [&](float element, int place) { to[place] = element; });
-    }
+    Base::put_final_state(x, shared.chain, segment, group);
   }
 
   // ---- where a segment begins

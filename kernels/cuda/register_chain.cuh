@@ -323,6 +323,7 @@ struct RegisterChain {
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
     Columns O = {};              // Oᵀ, but for its factors
+    Operand w;                   // Wᵀ, rounded, for O
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 
@@ -335,8 +336,9 @@ struct RegisterChain {
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
           const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
-          R[2 * i + x / 2].x[x % 2 * 2] = -pair.x * factor.x;
-          R[2 * i + x / 2].x[x % 2 * 2 + 1] = -pair.y * factor.y;
+          float* to = R[2 * i + x / 2].x + x % 2 * 2;
+          to[0] = -pair.x * factor.x, to[1] = -pair.y * factor.y;
+          sm80::pin(to[0]), sm80::pin(to[1]);
         }
       }
     }
@@ -371,32 +373,53 @@ struct RegisterChain {
     }
     __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
 
+    // Half of K S, or of Q S, of a chunk.
+    template <bool accumulate>
+    __device__ void multiply_state(Columns& d, Tile<chunk_tokens, head_dim>& keys, int half) {
+#pragma unroll
+      for (int k = 64 * half; k < 64 * half + 64; k += 16) {
+        multiply<Major::k>(d, before[k / 16], keys.k_major(0, k), accumulate || k > 0);
+      }
+    }
+    // What a chunk itself adds to its output.
+    __device__ void add_to_output(int stage) {
+#pragma unroll
+      for (int j = 0; j < chunk_tokens; j += 16) {
+        multiply<Major::k>(O, w[j / 16], shared.P[stage].k_major(0, j), true);
+      }
+    }
+
     // A chunk whose inputs have come, and for which R has its start. So it is for the next one
-    // afterwards; behind the `last` one there is none, and R starts from whatever
-    // lies there.
-    template <bool with_output>
+    // afterwards; behind the `last` one there is none, and R starts from whatever lies there.
+    // With output W P' comes with the next chunk (`after_output`), and keeps the tensor cores busy
+    // while S is rounded; behind the last one finish_output() does that.
+    template <bool with_output, bool after_output>
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
-      const Input& input = shared.input[now.stage];
+      Input& input = shared.input[now.stage];
+      const int stage_before = (now.stage + stages - 1) % stages;
+      if constexpr (after_output) {
+        products_begin();
+        add_to_output(stage_before);
+        products_commit();
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         keep_state(half);
         products_begin();
-#pragma unroll
-        for (int k = 64 * half; k < 64 * half + 64; k += 16) {
-          multiply<Major::k>(R, before[k / 16], input.K.k_major(0, k), true);
-        }
+        multiply_state<true>(R, input.K, half);
         products_issued();
       }
       products_commit();
+      if constexpr (after_output) {
+        products_wait<1>();
+        release(shared.free[stage_before]);
+      }
       fade_state();
       if constexpr (with_output) {
         put_output();
         products_begin();
-#pragma unroll
-        for (int k = 0; k < head_dim; k += 16) {
-          multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
-        }
+        multiply_state<false>(O, input.Q, 0);
         products_commit();
         publish_output();  // takes its time: the products are under way
       }
@@ -411,16 +434,19 @@ struct RegisterChain {
         multiply<Major::k>(R, x[j / 16], input.A.k_major(0, j), j > 0);
       }
       products_commit();
+      if constexpr (with_output) {
+        multiply_state<true>(O, input.Q, 1);
+        products_commit();
+      }
       const Factors fade(gates().fade);
-      products_wait<0>();
+      products_wait<with_output ? 1 : 0>();
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
       turn.next();
       ++round;
-      if (!last) {
-        shared.full[turn.stage].wait(turn.parity);
-        if constexpr (with_output) wait_for_store();
-      }
+      if (last) turn = now;  // whose inputs are there
+      shared.full[turn.stage].wait(turn.parity);
+      if constexpr (with_output) wait_for_store();
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         convert(R, fade, x, 2 * half);
@@ -433,19 +459,35 @@ struct RegisterChain {
         products_issued();
       }
       products_commit();
-      Operand w;
       if constexpr (with_output) {
         convert(R, w);
-        products_begin();
-#pragma unroll
-        for (int j = 0; j < chunk_tokens; j += 16) {
-          multiply<Major::k>(O, w[j / 16], shared.P[now.stage].k_major(0, j), true);
-        }
-        products_commit();
+        products_wait<1>();  // of what Q S takes the registers are needed
       }
       start();
       products_wait<0>();
-      release(shared.free[now.stage]);
+      if constexpr (!with_output) release(shared.free[now.stage]);
+    }
+    __device__ void finish_output() {
+      products_begin();
+      add_to_output(turn.stage);
+      products_commit();
+      products_wait<0>();
+      wait_for_store();
+      put_output();
+      publish_output();
+    }
+
+    // All chunks of a segment, from S.
+    __device__ void go_through(const Segment& segment) {
+      if (segment.first == segment.end) return;
+      shared.full[0].wait(0);
+      start();
+      int chunk = segment.first;
+      while (chunk < segment.first_output) step<false, false>(++chunk == segment.end);
+      if (chunk == segment.end) return;
+      step<true, false>(++chunk == segment.end);
+      while (chunk < segment.end) step<true, true>(++chunk == segment.end);
+      finish_output();
     }
   };
 
@@ -455,38 +497,36 @@ struct RegisterChain {
            std::int64_t{head_dim * head_dim};
   }
 
-  static __device__ void state(const Arguments& arguments, Shared& shared) {
-    const Tensors& x = arguments.tensors;
-    const Chain& chain = shared.chain;
-    const Segment segment = shared.segment;
-    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * FirstState, 0};
-    Group group = {shared, share.value()};
-    if (x.initial_state && segment.first == 0) {
-      const float* from = x.initial_state + corner(chain);
-      sm80::for_each_element(share, group.S, chain.first_value,
-                             [&](float& element, int place) { element = from[place]; });
-    }
-    if (segment.first < segment.end) {
-      shared.full[0].wait(0);
-      group.start();
-      int chunk = segment.first;
-      while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
-      while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
-      if (segment.first_output < segment.end) {
-        group.wait_for_store();
-        group.put_output();
-        group.publish_output();
-      }
-    }
-    if (segment.end * chunk_tokens >= chain.at.length) {
-      float* to = x.final_state + corner(chain);
-      sm80::for_each_element(share, group.S, chain.first_value,
-                             [&](float element, int place) { to[place] = element; });
-    }
+  static __device__ sm80::Share<1> share_of_warp() {
+    return {static_cast<int>(threadIdx.x / 32) - 4 * FirstState, 0};
+  }
+  static __device__ void start_from_initial_state(const Tensors& x, const Chain& chain,
+                                                  Group& group) {
+    const float* from = x.initial_state + corner(chain);
+    sm80::for_each_element(share_of_warp(), group.S, chain.first_value,
+                           [&](float& element, int place) { element = from[place]; });
+  }
+  // Where the segment reaches the sequence's end.
+  static __device__ void put_final_state(const Tensors& x, const Chain& chain,
+                                         const Segment& segment, Group& group) {
+    if (segment.end * chunk_tokens < chain.at.length) return;
+    float* to = x.final_state + corner(chain);
+    sm80::for_each_element(share_of_warp(), group.S, chain.first_value,
+                           [&](float element, int place) { to[place] = element; });
   }
 
-  static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
-                             const Segment& segment) {
+  static __device__ void state(const Arguments& arguments, Shared& shared) {
+    const Tensors& x = arguments.tensors;
+    const Segment segment = shared.segment;
+    Group group = {shared, share_of_warp().value()};
+    if (x.initial_state && segment.first == 0) start_from_initial_state(x, shared.chain, group);
+    group.go_through(segment);
+    put_final_state(x, shared.chain, segment, group);
+  }
+
+  // By all threads, before they take their roles.
+  static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
+                               const Segment& segment) {
     if (threadIdx.x == 0) {
       shared.chain = chain;
       shared.segment = segment;
@@ -505,6 +545,12 @@ struct RegisterChain {
       prefetch(arguments.output);
     }
     __syncthreads();
+  }
+
+  // `state` is what the State warpgroups do.
+  template <class State>
+  static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
+                                    const Segment& segment, State state) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
         give_registers<load_registers>();
@@ -522,8 +568,14 @@ struct RegisterChain {
         break;
       default:
         take_registers<state_registers>();
-        state(arguments, shared);
+        state();
     }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
+                             const Segment& segment) {
+    begin(arguments, shared, chain, segment);
+    take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 

@@ -108,36 +108,14 @@ struct TwoPassChain : RegisterChain<width, stages> {
     return start >= least ? start : -1;
   }
 
-  static __device__ void start_from(const float* state, const Chain& chain,
-                                    const sm80::Share<1>& share, Group& group) {
-    const float* from = state + Base::corner(chain);
-    sm80::for_each_element(share, group.S, chain.first_value,
-                           [&](float& element, int place) { element = from[place]; });
-  }
-
   // By all threads, before they take their roles.
   static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
                                const Segment& segment, KeptState* kept, BFloat16* M) {
     if (threadIdx.x == 0) {
-      shared.chain = chain;
-      shared.segment = segment;
       shared.kept = kept;
       shared.M = M;
-      for (int stage = 0; stage < stages; ++stage) {
-        shared.full[stage].initialise(Base::load_threads);
-        shared.scores_full[stage].initialise(4);
-        shared.free[stage].initialise(4 * Base::state_groups);
-      }
-      shared.output_full.initialise(4 * Base::state_groups);
-      shared.output_free.initialise(1);
-      publish_barriers();
-      prefetch(arguments.q);
-      prefetch(arguments.k);
-      prefetch(arguments.v);
-      prefetch(arguments.A);
-      prefetch(arguments.output);
     }
-    __syncthreads();
+    Base::begin(arguments, shared, chain, segment);
   }
 };
 
@@ -200,19 +178,16 @@ struct Transitions : TwoPassChain<128, stages> {
 
   static __device__ void state(const Arguments& arguments, Shared& shared) {
     const Segment segment = shared.segment;
-    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * Base::FirstState, 0};
+    const sm80::Share<1> share = Base::share_of_warp();
     Group group = {shared, share.value()};
     if (shared.M != nullptr) {
       sm80::for_each_element(share, group.S, 0, [](float& element, int place) {
         element = place / head_dim == place % head_dim ? 1 : 0;
       });
     } else if (arguments.tensors.initial_state && segment.first == 0) {
-      Common::start_from(arguments.tensors.initial_state, shared.chain, share, group);
+      Base::start_from_initial_state(arguments.tensors, shared.chain, group);
     }
-    shared.full[0].wait(0);
-    group.start();
-    int chunk = segment.first;
-    while (chunk < segment.end) group.template step<false>(++chunk == segment.end);
+    group.go_through(segment);
     if (shared.M != nullptr) {
       put_transition(shared.M, share.value(), group.S);
     } else {
@@ -428,28 +403,14 @@ struct Outputs : TwoPassChain<width, stages> {
     const Tensors& x = arguments.tensors;
     const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
-    const sm80::Share<1> share = {static_cast<int>(threadIdx.x / 32) - 4 * Base::FirstState, 0};
-    Group group = {shared, share.value()};
+    Group group = {shared, Base::share_of_warp().value()};
     if (shared.kept != nullptr) {
-      shared.kept[(chain.first_value + share.value()) / 64].get(group.S);
+      shared.kept[(chain.first_value + group.value) / 64].get(group.S);
     } else if (x.initial_state && segment.first == 0) {
-      Common::start_from(x.initial_state, chain, share, group);
+      Base::start_from_initial_state(x, chain, group);
     }
-    if (segment.first < segment.end) {
-      shared.full[0].wait(0);
-      group.start();
-        int chunk = segment.first;
-      while (chunk < segment.first_output) group.template step<false>(++chunk == segment.end);
-      while (chunk < segment.end) group.template step<true>(++chunk == segment.end);
-      group.wait_for_store();
-      group.put_output();
-      group.publish_output();
-    }
-    if (segment.end * chunk_tokens >= chain.at.length) {
-      float* to = x.final_state + Base::corner(chain);
-      sm80::for_each_element(share, group.S, chain.first_value,
-                             [&](float element, int place) { to[place] = element; });
-    }
+    group.go_through(segment);
+    Base::put_final_state(x, chain, segment, group);
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -463,25 +424,7 @@ struct Outputs : TwoPassChain<width, stages> {
     Common::begin(arguments, shared, chain, segment,
                   start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
                   nullptr);
-    const int outputs = segment.end - segment.first_output;
-    switch (threadIdx.x / 128) {
-      case Base::LoadAndStore:
-        give_registers<Base::load_registers>();
-        if (warp() == Base::store_warp) {
-          Base::store(arguments, shared, chain.first_value, chain.at.after(part.first), outputs);
-        } else {
-          Base::load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-                     segment.end - segment.first);
-        }
-        break;
-      case Base::Scores:
-        give_registers<Base::scores_registers>();
-        Base::scores(shared, segment);
-        break;
-      default:
-        take_registers<Base::state_registers>();
-        state(arguments, shared);
-    }
+    Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 
