@@ -292,8 +292,8 @@ struct ForwardChain : RegisterChain<width, 3> {
       const RatioGates& gates = this->gates();
       const float gamma_C = gates.gamma_C();
       this->start();
-      this->keep_state(0);
-      this->keep_state(1);
+#pragma unroll
+      for (int k = 0; k < head_dim / 16; ++k) this->keep_state(k);
       products_begin();
 #pragma unroll
       for (int k = 0; k < head_dim; k += 16) {
@@ -304,8 +304,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
       products_wait<0>();
       Operand x;
-      Base::scale(R, Factors(gates.residual));
-      Base::convert(R, x);
+      convert(R, Factors(gates.residual), x);
       products_begin();
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
@@ -316,8 +315,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       jitter();
       shared.scores_full[stage].wait(turn.parity);
       if (gates.exact()) {
-        Base::scale(R, Factors(gates.fade));
-        Base::convert(R, x);
+        convert(R, Factors(gates.fade), x);
         products_begin();
         add_to_state(input, x);
         if constexpr (with_output) make_output(input, x, shared.P[stage]);
@@ -326,15 +324,14 @@ struct ForwardChain : RegisterChain<width, 3> {
       } else {  // W waits in O's place for its second use: there are no registers for both
         if constexpr (with_output) {
           this->wait_for_store();
-          Base::convert(R, x);
 #pragma unroll
           for (int i = 0; i < chunk_tokens / 16; ++i) {
+            Base::convert(R, x, i);
             put_left_transposed(shared.O, this->value, 16 * i, x[i]);
           }
           __syncwarp();
         }
-        Base::scale(R, Factors(gates.fade));
-        Base::convert(R, x);
+        convert(R, Factors(gates.fade), x);
         products_begin();
         add_to_state(input, x);
         products_commit();
@@ -356,10 +353,13 @@ struct ForwardChain : RegisterChain<width, 3> {
       if constexpr (with_output) {
         this->wait_for_store();
         this->put_output();
-        this->publish_output();
       }
     }
 
+    static __device__ void convert(const Columns& d, const Factors& factors, Operand& x) {
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) Base::convert(d, factors, x, i);
+    }
     __device__ void add_to_state(const Input& input, const Operand& w) {
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {

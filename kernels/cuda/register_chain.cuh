@@ -215,6 +215,7 @@ struct RegisterChain {
             O.unit(row, column);
       }
     } else if (lane() == 0) {
+      publish_for_others(O);
       for (int panel = 0; panel < width / 64; ++panel) {
         store_box(arguments.output, first_value + 64 * panel, at.head, at.token, O.panel(panel));
       }
@@ -225,6 +226,7 @@ struct RegisterChain {
   // ---- Scores
 
   static __device__ void scores(Shared& shared, const Segment& segment) {
+    for (auto& P : shared.P) clear_above(P);
     Turn<stages> turn;
     for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
       Input& input = shared.input[turn.stage];
@@ -251,28 +253,37 @@ struct RegisterChain {
     }
   }
 
+  // The blocks above the diagonal stay 0: this warp's.
+  static __device__ void clear_above(Tile<chunk_tokens, chunk_tokens>& P) {
+    for (int j = 16 * warp() + 16; j < chunk_tokens; j += 16) put_left(P, 16 * warp(), j, Left{});
+  }
+
   // This warp's 16 rows of P' from those of QKᵀ, with 1/γ_j where that is exact.
   template <bool exact>
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
                                     const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      Left p = {};
-      if (j <= 16 * warp()) {
+      if (j > 16 * warp()) continue;
+      Left p;
 #pragma unroll
-        for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
-          const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
-          const int earlier = j + lane() % 4 * 2 + x / 2 * 8;
-          float2 factor =
-              *reinterpret_cast<const float2*>((exact ? gates.inverse : gates.g) + earlier);
-          if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
-            const float g = min(gates.g[later] - RatioGates::least, 0.F);
-            factor = {decay(g, factor.x), decay(g, factor.y)};
-          }
-          const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
-          p.x[x] = sm80::pack(earlier <= later ? of[0] * factor.x : 0,
-                              earlier + 1 <= later ? of[1] * factor.y : 0);
+      for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
+        const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
+        const int earlier = j + lane() % 4 * 2 + x / 2 * 8;
+        float2 factor =
+            *reinterpret_cast<const float2*>((exact ? gates.inverse : gates.g) + earlier);
+        if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
+          const float g = min(gates.g[later] - RatioGates::least, 0.F);
+          factor = {decay(g, factor.x), decay(g, factor.y)};
         }
+        const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
+        p.x[x] = sm80::pack(of[0] * factor.x, of[1] * factor.y);
+      }
+      if (j == 16 * warp()) {
+        const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
+        const std::uint32_t kept =
+            (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
+        p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
       }
       put_left(P, 16 * warp(), j, p);
     }
@@ -295,20 +306,15 @@ struct RegisterChain {
   using Columns = Sum[chunk_tokens / 8];    // of 64 values: [token / 8]
   using Operand = Left[chunk_tokens / 16];  // the same, rounded
 
-  static __device__ void convert(const Columns& d, Operand& x) {
-#pragma unroll
-    for (int i = 0; i < chunk_tokens / 16; ++i) x[i] = left(d[2 * i], d[2 * i + 1]);
+  // Of d the 16 tokens i, rounded; and scaled before that.
+  static __device__ void convert(const Columns& d, Operand& x, int i) {
+    x[i] = left(d[2 * i], d[2 * i + 1]);
   }
-  // Of d, scaled, the 16 tokens i, rounded.
   static __device__ void convert(const Columns& d, const Factors& factors, Operand& x, int i) {
     Sum pair[2] = {d[2 * i], d[2 * i + 1]};
     sm80::scale_columns(pair[0], factors.of[2 * i]);
     sm80::scale_columns(pair[1], factors.of[2 * i + 1]);
     x[i] = left(pair[0], pair[1]);
-  }
-  static __device__ void scale(Columns& d, const Factors& factors) {
-#pragma unroll
-    for (int n = 0; n < chunk_tokens / 8; ++n) sm80::scale_columns(d[n], factors.of[n]);
   }
 
   // A state warpgroup, which has 64 values. Its warps have 16 each: `value` is the first of those,
@@ -327,115 +333,121 @@ struct RegisterChain {
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 
-    // R starts at −Vᵀ/γ'.
+    // R starts at −Vᵀ/γ': its 16 tokens i.
+    __device__ void start(const Factors& inverse, int i) {
+      const Left v = sm80::left_of_transposed(shared.input[turn.stage].V, value, 16 * i);
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
+        const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
+        float* to = R[2 * i + x / 2].x + x % 2 * 2;
+        to[0] = -pair.x * factor.x, to[1] = -pair.y * factor.y;
+        sm80::pin(to[0]), sm80::pin(to[1]);
+      }
+    }
     __device__ void start() {
       const Factors inverse(gates().inverse);
 #pragma unroll
-      for (int i = 0; i < chunk_tokens / 16; ++i) {
-        const Left v = sm80::left_of_transposed(shared.input[turn.stage].V, value, 16 * i);
-#pragma unroll
-        for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
-          const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
-          float* to = R[2 * i + x / 2].x + x % 2 * 2;
-          to[0] = -pair.x * factor.x, to[1] = -pair.y * factor.y;
-          sm80::pin(to[0]), sm80::pin(to[1]);
-        }
-      }
+      for (int i = 0; i < chunk_tokens / 16; ++i) start(inverse, i);
     }
-    // Half of the keys of S, rounded.
-    __device__ void keep_state(int half) {
-#pragma unroll
-      for (int k = 4 * half; k < 4 * half + 4; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
+    // S rounded: its 16 keys k.
+    __device__ void keep_state(int k) {
+      before[k] = left(S[2 * k], S[2 * k + 1]);
     }
-    __device__ void fade_state() {
-      const float gamma_C = gates().gamma_C();
+    __device__ void fade_state(float gamma_C) {
 #pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) {
-        sm80::scale(S[n], gamma_C);
-#pragma unroll
-        for (float& element : S[n].x) sm80::pin(element);
-      }
+      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
     }
 
-    // O of the chunk before, for Store. Its place is free.
-    __device__ void put_output() {
-      scale(O, Factors(shared.gates[(round - 1) % gates_slots].output));
-#pragma unroll
-      for (int i = 0; i < chunk_tokens / 16; ++i) {
-        put_left_transposed(shared.O, value, 16 * i, left(O[2 * i], O[2 * i + 1]));
-      }
+    // O of the chunk before, for Store: its 16 tokens i. Its place is free.
+    __device__ void put_output(const Factors& factors, int i) {
+      Operand x;
+      convert(O, factors, x, i);
+      put_left_transposed(shared.O, value, 16 * i, x[i]);
     }
-    // And says so.
-    __device__ void publish_output() {
-      publish_to_async();
+    __device__ void put_output() {
+      const Factors factors(shared.gates[(round - 1) % gates_slots].output);
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) put_output(factors, i);
+      release_output();
+    }
+    __device__ void release_output() {
       release(shared.output_full);
       output.next();
     }
     __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
 
-    // Half of K S, or of Q S, of a chunk.
-    template <bool accumulate>
-    __device__ void multiply_state(Columns& d, Tile<chunk_tokens, head_dim>& keys, int half) {
-#pragma unroll
-      for (int k = 64 * half; k < 64 * half + 64; k += 16) {
-        multiply<Major::k>(d, before[k / 16], keys.k_major(0, k), accumulate || k > 0);
-      }
+    // A step of 16 keys of K S or Q S of a chunk, and one of 16 tokens of W P'.
+    __device__ void multiply_state(Columns& d, const Tile<chunk_tokens, head_dim>& keys, int k,
+                                   bool accumulate) {
+      multiply<Major::k>(d, before[k], keys.k_major(0, 16 * k), accumulate);
     }
-    // What a chunk itself adds to its output.
-    __device__ void add_to_output(int stage) {
-#pragma unroll
-      for (int j = 0; j < chunk_tokens; j += 16) {
-        multiply<Major::k>(O, w[j / 16], shared.P[stage].k_major(0, j), true);
-      }
+    __device__ void add_to_output(int stage, int j) {
+      multiply<Major::k>(O, w[j], shared.P[stage].k_major(0, 16 * j), true);
     }
 
     // A chunk whose inputs have come, and for which R has its start. So it is for the next one
     // afterwards; behind the `last` one there is none, and R starts from whatever lies there.
     // With output W P' comes with the next chunk (`after_output`), and keeps the tensor cores busy
     // while S is rounded; behind the last one finish_output() does that.
+    //
+    // A product of registers is issued when the one before it is about done, so what shall be done
+    // beside products stands between them, and not behind.
     template <bool with_output, bool after_output>
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
-      Input& input = shared.input[now.stage];
+      const Input& input = shared.input[now.stage];
       const int stage_before = (now.stage + stages - 1) % stages;
-      if constexpr (after_output) {
-        products_begin();
-        add_to_output(stage_before);
-        products_commit();
-      }
+      const float gamma_C = gates().gamma_C();
+      if constexpr (after_output) products_begin();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        keep_state(half);
-        products_begin();
-        multiply_state<true>(R, input.K, half);
-        products_issued();
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (after_output) add_to_output(stage_before, j);
+        keep_state(j);
+      }
+      if constexpr (after_output) products_commit();
+      products_begin();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        multiply_state(R, input.K, k, true);
+        keep_state(k + 4);
       }
       products_commit();
       if constexpr (after_output) {
         products_wait<1>();
         release(shared.free[stage_before]);
       }
-      fade_state();
-      if constexpr (with_output) {
-        put_output();
-        products_begin();
-        multiply_state<false>(O, input.Q, 0);
-        products_commit();
-        publish_output();  // takes its time: the products are under way
+      const Factors factors_before(shared.gates[(round - 1) % gates_slots].output);
+      products_begin();
+#pragma unroll
+      for (int k = 4; k < 8; ++k) {
+        multiply_state(R, input.K, k, true);
+        if constexpr (with_output) {
+          put_output(factors_before, k - 4);
+        }
       }
+      products_commit();
+      if constexpr (with_output) {
+        release_output();
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < 4; ++k) multiply_state(O, input.Q, k, k > 0);
+        products_commit();
+      }
+      if (gamma_C != 1) fade_state(gamma_C);
       Operand x;
       const Factors residual(gates().residual);
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
-      for (int i = 0; i < chunk_tokens / 16; ++i) convert(R, residual, x, i);
+      for (int i = 0; i < 4; ++i) convert(R, residual, x, i);
       products_begin();
 #pragma unroll
-      for (int j = 0; j < chunk_tokens; j += 16) {
-        multiply<Major::k>(R, x[j / 16], input.A.k_major(0, j), j > 0);
+      for (int j = 0; j < 4; ++j) {
+        multiply<Major::k>(R, x[j], input.A.k_major(0, 16 * j), j > 0);
       }
       products_commit();
       if constexpr (with_output) {
-        multiply_state<true>(O, input.Q, 1);
+#pragma unroll
+        for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, true);
         products_commit();
       }
       const Factors fade(gates().fade);
@@ -453,28 +465,26 @@ struct RegisterChain {
         convert(R, fade, x, 2 * half + 1);
         products_begin();
 #pragma unroll
-        for (int j = 32 * half; j < 32 * half + 32; j += 16) {
-          multiply<Major::mn>(S, x[j / 16], input.K.mn_major(0, j), true);
+        for (int j = 2 * half; j < 2 * half + 2; ++j) {
+          multiply<Major::mn>(S, x[j], input.K.mn_major(0, 16 * j), true);
+          if constexpr (with_output) {
+            if (half == 0) convert(R, w, 2 * j), convert(R, w, 2 * j + 1);
+          }
         }
-        products_issued();
       }
       products_commit();
-      if constexpr (with_output) {
-        convert(R, w);
-        products_wait<1>();  // of what Q S takes the registers are needed
-      }
-      start();
+      if (!last) start();
       products_wait<0>();
       if constexpr (!with_output) release(shared.free[now.stage]);
     }
     __device__ void finish_output() {
       products_begin();
-      add_to_output(turn.stage);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) add_to_output(turn.stage, j);
       products_commit();
       products_wait<0>();
       wait_for_store();
       put_output();
-      publish_output();
     }
 
     // All chunks of a segment, from S.

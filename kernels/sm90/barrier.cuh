@@ -65,4 +65,10 @@ __device__ void sync(int id) {
 // of whoever it then meets at a barrier. PTX ISA, "membar / fence.proxy".
 __device__ inline void publish_to_async() { cuda::ptx::fence_proxy_async(cuda::ptx::space_shared); }
 
+// The same of what other threads wrote to `tile` before a barrier that this one has waited at.
+template <class Tile>
+__device__ void publish_for_others(const Tile&) {
+  cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+}
+
 }  // namespace gdn::sm90

@@ -34,10 +34,19 @@ struct Tile {
   // column k. MN-major: columns from `column` on are M or N, K begins at row k; `column` is a
   // multiple of 64, or of 32 if 32 columns are taken.
   __device__ std::uint64_t k_major(int row, int k) const {
-    return descriptor(start() + row * panel_row_bytes + k_step_offset(rows, k), 16, rows_8_bytes);
+    return moved(descriptor(start(), 16, rows_8_bytes),
+                 row * panel_row_bytes + k_step_offset(rows, k));
   }
   __device__ std::uint64_t mn_major(int column, int k) const {
-    return descriptor(start() + mn_step_offset(rows, column, k), panel_bytes, rows_8_bytes);
+    return moved(descriptor(start(), panel_bytes, rows_8_bytes), mn_step_offset(rows, column, k));
+  }
+
+ private:
+  // A descriptor of what lies `bytes` further on. No shared memory is so large that its address
+  // would run over, so that one addition does.
+  static __device__ std::uint64_t moved(std::uint64_t descriptor, std::uint32_t bytes) {
+    const auto low = static_cast<std::uint32_t>(descriptor) + (bytes >> 4);
+    return descriptor >> 32 << 32 | low;
   }
 };
 

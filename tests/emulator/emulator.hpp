@@ -60,6 +60,8 @@ void meet_with(const char* instruction, T& own, Together) {
 // it publishes what it wrote.
 void note_written(const void* x);
 void publish();
+// Also what others wrote to these bytes, which begin at a multiple of 16.
+void publish(const void* x, std::size_t bytes);
 
 // ---- barriers
 

@@ -324,6 +324,12 @@ void publish() {
   lane.unpublished.clear();
 }
 
+void publish(const void* x, std::size_t bytes) {
+  std::vector<std::uint16_t>& writers = machine->lane()->warp->cta->writers;
+  const std::size_t unit = (static_cast<const unsigned char*>(x) - shared_memory()) / 16;
+  std::fill_n(writers.begin() + static_cast<std::ptrdiff_t>(unit), bytes / 16, std::uint16_t{0});
+}
+
 void expect_published(const Cta& cta, std::size_t offset) {
   const int writer = cta.writers[offset / 16] - 1;
   if (writer >= 0)

@@ -22,6 +22,10 @@ struct PhaseBarrier {
 inline void jitter() {}  // the machine loses time by chance wherever threads meet
 inline void publish_barriers() {}
 inline void publish_to_async() { emulator::publish(); }
+template <class Tile>
+void publish_for_others(const Tile& tile) {
+  emulator::publish(tile.x, sizeof tile.x);
+}
 
 template <int threads>
 void arrive(int id) {
