@@ -40,20 +40,20 @@ struct Preparation {
 
   struct Arguments {
     Tensors tensors;
-    int query_heads, value_heads;
-    int teams;        // of a CTA: 1, 2 or 4
+    int query_heads, heads_per_query;
+    int teams, team;  // of a CTA, warps of each: 1 and 4, 2 and 2, or 4 and 1
     int groups;       // teams that share the value heads of a query head
     int group_heads;  // value heads of each but the last of them: a warp each
-    int works;        // chunks · query_heads · groups, a team each
+    unsigned works;   // chunks · query_heads · groups, a team each
   };
 
   // L of a chunk and query head, as the registers of lanes hold it.
-  struct System {                  // 9,216 bytes
-    Left high[6][32], low[6][32];  // −L_jm, j < m, split, by their number
-    float4 top[blocks][32];        // −L_ww: of row g, columns 2t, 2t+1, 2t+8 and 2t+9
-    float2 bottom[blocks][32];     // of row g+8, columns 2t+8 and 2t+9
+  struct System {                       // 9,216 bytes
+    RightPair high[6][32], low[6][32];  // −L_mj, j < m, split, by their number
+    float4 top[blocks][32];             // −L_ww: of row g, columns 2t, 2t+1, 2t+8 and 2t+9
+    float2 bottom[blocks][32];          // of row g+8, columns 2t+8 and 2t+9
   };
-  static __device__ constexpr int number(int j, int m) { return m - j == 3 ? 5 : j + m - 1; }
+  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
   struct Head {  // 9,216 bytes, of a warp
     union {
@@ -64,8 +64,8 @@ struct Preparation {
     // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
     float rate[chunk_tokens];  // log2(e) · (g − that of the block's first token)
     float beta[chunk_tokens];
-    // exp(−|g − R|), times β behind R: R is that of the first token of the later block of a pair of
-    // blocks, or of the chunk's later half.
+    // exp(−|g − R|), times β behind R: R is that of the first token of the later block of a pair
+    // of blocks, or of the chunk's later half.
     float pair[chunk_tokens], half[chunk_tokens];
   };
 
@@ -90,45 +90,54 @@ struct Preparation {
   // ---- gates, two tokens a lane
 
   struct Gates {
-    float raw[2] = {}, beta[2] = {};
+    float g[2] = {};
 
     __device__ void read(const Tensors& x, const Place& at) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int i = 2 * lane() + e;
-        if (i < at.length) raw[e] = x.raw_g[at.gate(i)], beta[e] = x.beta[at.gate(i)];
+        if (i < at.length) g[e] = x.raw_g[at.gate(i)];
       }
+    }
+    __device__ void sum() {
+      g[0] = fmaxf(g[0], -128.0F);
+      g[1] = g[0] + fmaxf(g[1], -128.0F);
+      float sum = g[1];
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const float before = __shfl_up_sync(~0U, sum, step);
+        if (lane() >= step) sum += before;
+      }
+      const float before = __shfl_up_sync(~0U, sum, 1);
+      if (lane() > 0) g[0] += before, g[1] += before;
     }
   };
 
-  static __device__ void put_gates(const Tensors& x, const Place& at, const Gates& gates,
-                                   Head& to) {
-    const int first = 2 * lane();
-    float g[2] = {fmaxf(gates.raw[0], -128.0F), 0};
-    g[1] = g[0] + fmaxf(gates.raw[1], -128.0F);
-    float sum = g[1];
+  static __device__ void put_gates(const Tensors& x, const Place& at, Gates& gates, Head& to) {
+    float beta[2] = {};
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const float before = __shfl_up_sync(~0U, sum, step);
-      if (lane() >= step) sum += before;
+    for (int e = 0; e < 2; ++e) {
+      const int i = 2 * lane() + e;
+      if (i < at.length) beta[e] = x.beta[at.gate(i)];
     }
-    float before = __shfl_up_sync(~0U, sum, 1);
-    if (lane() == 0) before = 0;
-    g[0] += before, g[1] += before;
-    if (first < at.length) x.g[at.gate(first)] = g[0];
-    if (first + 1 < at.length) x.g[at.gate(first + 1)] = g[1];
-
+    gates.sum();
+    const float(&g)[2] = gates.g;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int i = 2 * lane() + e;
+      if (i < at.length) x.g[at.gate(i)] = g[e];
+    }
     const float block_start = __shfl_sync(~0U, g[0], lane() & 24);
     const float pair_start = __shfl_sync(~0U, g[0], (lane() & 16) + 8);
     const float half_start = __shfl_sync(~0U, g[0], 16);
     const auto put = [&](float(&values)[chunk_tokens], float low, float high) {
-      *reinterpret_cast<float2*>(values + first) = {low, high};
+      *reinterpret_cast<float2*>(values + 2 * lane()) = {low, high};
     };
     const auto factor = [&](float start, int e, int later) {
-      return exponential(-fabsf(g[e] - start)) * (lane() & later ? gates.beta[e] : 1.0F);
+      return exponential(-fabsf(g[e] - start)) * (lane() & later ? beta[e] : 1.0F);
     };
     put(to.rate, log2_e * (g[0] - block_start), log2_e * (g[1] - block_start));
-    put(to.beta, gates.beta[0], gates.beta[1]);
+    put(to.beta, beta[0], beta[1]);
     put(to.pair, factor(pair_start, 0, 8), factor(pair_start, 1, 8));
     put(to.half, factor(half_start, 0, 16), factor(half_start, 1, 16));
   }
@@ -143,6 +152,7 @@ struct Preparation {
     __device__ Left left(int half) const {
       return half == 0 ? Left{{x.x, y.x, x.y, y.y}} : Left{{x.z, y.z, x.w, y.w}};
     }
+    __device__ RightPair right(int half) const { return sm80::right(left(half)); }
   };
 
   // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and where
@@ -170,14 +180,13 @@ struct Preparation {
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        Left negative = keys[0].left(half);
 #pragma unroll
-        for (int n = 0; n < count; ++n) {
-          mma(l[n].x, keys[0].left(half), right(keys[n].left(half)));
-        }
+        for (std::uint32_t& x : negative.x) x ^= 0x8000'8000U;
+#pragma unroll
+        for (int n = 0; n < count; ++n) mma(l[n].x, negative, keys[n].right(half));
       }
     }
-#pragma unroll
-    for (int n = 0; n < count; ++n) scale(l[n].x[0], -1.0F), scale(l[n].x[1], -1.0F);
     const Sum *low = &l[0].x[0], *high = &l[0].x[1];
     to.top[role][lane()] = {low->x[0], low->x[1], high->x[0], high->x[1]};
     to.bottom[role][lane()] = {high->x[2], high->x[3]};
@@ -185,9 +194,9 @@ struct Preparation {
     for (int n = 1; n < count; ++n) {
       SplitLeft both = split(l[n].x);
       if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
-      const int at_number = role == 3 ? number(0, 3) : number(role, role + n);
-      to.high[at_number][lane()] = both.high;
-      to.low[at_number][lane()] = both.low;
+      const int at_number = role == 3 ? number(3, 0) : number(role + n, role);
+      to.high[at_number][lane()] = right(both.high);
+      to.low[at_number][lane()] = right(both.low);
     }
   }
 
@@ -196,20 +205,31 @@ struct Preparation {
   // N_ww, transposed and negative. What stands above N's diagonal is never read.
   static __device__ void put_system(const System& system, Head& to) {
     const int g = lane() / 4, t = lane() % 4;
+    float2 n[blocks][3];
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
       const float4 top = system.top[w][lane()];
-      const float2 bottom = system.bottom[w][lane()];
-      const auto put = [&](int j, int i, float2 l) {
-        const float earlier = to.rate[block * w + j];
-        const float2 later = *reinterpret_cast<const float2*>(to.rate + block * w + i);
-        const float2 b = *reinterpret_cast<const float2*>(to.beta + block * w + i);
-        *reinterpret_cast<float2*>(&to.D[w][20 * j + i]) = {
-            l.x * b.x * power_of_2(later.x - earlier), l.y * b.y * power_of_2(later.y - earlier)};
-      };
-      put(g, 2 * t, {top.x, top.y});
-      put(g, 2 * t + 8, {top.z, top.w});
-      put(g + 8, 2 * t + 8, bottom);
+      n[w][0] = {top.x, top.y}, n[w][1] = {top.z, top.w}, n[w][2] = system.bottom[w][lane()];
+      const auto pair = [&](const float* of) { return *reinterpret_cast<const float2*>(of); };
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = block * w + 8 * half + 2 * t;
+        const float2 rate = pair(to.rate + i), beta = pair(to.beta + i);
+#pragma unroll
+        for (int e = half; e <= 2 * half; ++e) {
+          const float earlier = to.rate[block * w + g + e / 2 * 8];
+          n[w][e].x *= beta.x * power_of_2(rate.x - earlier);
+          n[w][e].y *= beta.y * power_of_2(rate.y - earlier);
+        }
+      }
+    }
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int e = 0; e < 3; ++e) {
+        const int j = g + e / 2 * 8, i = 2 * t + (e + 1) / 2 * 8;
+        *reinterpret_cast<float2*>(&to.D[w][20 * j + i]) = n[w][e];
+      }
     }
   }
 
@@ -269,16 +289,20 @@ struct Preparation {
     return split<zero>(a.x);
   }
 
-  // d += a bᵀ
-  static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
-    mma(d.x, a.low, right(b.high));
-    mma(d.x, a.high, right(b.low));
-    mma(d.x, a.high, right(b.high));
+  // d += a b, of which b comes as halves, or its transpose.
+  static __device__ void multiply(Block& d, const SplitLeft& a, const RightPair& high,
+                                  const RightPair& low) {
+    mma(d.x, a.low, high);
+    mma(d.x, a.high, low);
+    mma(d.x, a.high, high);
   }
-  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int j,
-                                  int m) {
-    const int at = number(j, m);
-    multiply(d, a, {system.high[at][lane()], system.low[at][lane()]});
+  static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
+    multiply(d, a, right(b.high), right(b.low));
+  }
+  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int m,
+                                  int j) {
+    const int at = number(m, j);
+    multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
   }
 
   // A, of which D is there.
@@ -288,8 +312,8 @@ struct Preparation {
                         diagonal_transposed(head, 2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<2>(D[1], head.pair, 1), system, 0, 1);
-    multiply(u[1], scaled<2>(D[3], head.pair, 3), system, 2, 3);
+    multiply(u[0], scaled<2>(D[1], head.pair, 1), system, 1, 0);
+    multiply(u[1], scaled<2>(D[3], head.pair, 3), system, 3, 2);
     multiply(below[0], scaled<1>(Dt[0], head.pair, 0), split(u[0].x));
     multiply(below[1], split(u[1].x), scaled<1>(Dt[2], head.pair, 2));
 
@@ -311,8 +335,8 @@ struct Preparation {
       Block v[2] = {};
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        multiply(v[j], z[w - 2], system, j, 2);
-        if (w == 3) multiply(v[j], z[2], system, j, 3);
+        multiply(v[j], z[w - 2], system, 2, j);
+        if (w == 3) multiply(v[j], z[2], system, 3, j);
       }
       const SplitLeft left0 = split(v[0].x), left1 = split(v[1].x);
       Block a[2] = {};
@@ -326,24 +350,39 @@ struct Preparation {
     }
   }
 
+  static __device__ void store(BFloat16* tensor, int stride, int length, Head& head) {
+    const int row = lane() / 8, column = lane() % 8 * 8;
+    BFloat16* to = tensor + row * stride + column;
+#pragma unroll
+    for (int i = 0; i < chunk_tokens; i += 4) {
+      const uint4 x = *reinterpret_cast<const uint4*>(head.A.unit(row + i, column));
+      if (i < length - row) *reinterpret_cast<uint4*>(to) = x;
+      to += 4 * stride;
+    }
+  }
+
   static __device__ void run(const Arguments& arguments, Shared& s) {
     const Tensors& x = arguments.tensors;
-    const int warp = dealt_warp(), team = warps / arguments.teams;
+    const int warp = dealt_warp(), team = arguments.team;
     const int member = warp & (team - 1), number = warp * arguments.teams / warps;
-    const int work = static_cast<int>(blockIdx.x) * arguments.teams + number;
     System& system = s.systems[number];
     Head& head = s.heads[warp];
+    const unsigned work = blockIdx.x * arguments.teams + number;
     Place at = {};
     bool has_head = false;
     if (work < arguments.works) {
-      const int query_group = work % (arguments.query_heads * arguments.groups);
-      const Chunk chunk = x.chunks[work / (arguments.query_heads * arguments.groups)];
-      const int query_head = query_group / arguments.groups;
-      const int own = query_group % arguments.groups * arguments.group_heads + member;
-      const int heads = arguments.value_heads / arguments.query_heads;
-      has_head = member < arguments.group_heads && own < heads;
-      at = {chunk.token, chunk.length,          query_head * heads + own,
-            query_head,  arguments.query_heads, arguments.value_heads};
+      const unsigned of_chunk = arguments.query_heads * arguments.groups;
+      const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
+      const int first = query_group % arguments.groups * arguments.group_heads;
+      const int heads = min(arguments.group_heads, arguments.heads_per_query - first);
+      const Chunk chunk = x.chunks[work / of_chunk];
+      at = {chunk.token,
+            chunk.length,
+            static_cast<int>(query_head) * arguments.heads_per_query + first + member,
+            static_cast<int>(query_head),
+            arguments.query_heads,
+            arguments.query_heads * arguments.heads_per_query};
+      has_head = member < heads;
       Gates gates;
       if (has_head) gates.read(x, at);
       for (int role = member; role < blocks; role += team) {
@@ -363,8 +402,7 @@ struct Preparation {
     __syncwarp();
     solve(system, head);
     __syncwarp();
-    store_rows<32, chunk_tokens>(x.A + at.inverse(), at.inverse_stride(), at.length, head.A, 0,
-                                 lane());
+    store(x.A + at.inverse(), at.inverse_stride(), at.length, head);
   }
 };
 
@@ -393,10 +431,11 @@ Launch set_up(const Problem& problem, const Tensors& tensors, void*) {
   const int heads = problem.heads_per_query(), teams = teams_of(problem, chunks);
   const int groups = (heads + Preparation::warps - 1) / Preparation::warps;
   const std::int64_t works = chunks * problem.query_heads * groups;
-  return launcher<Preparation>((works + teams - 1) / teams,
-                               {tensors, problem.query_heads, problem.value_heads, teams, groups,
-                                (heads + groups - 1) / groups, static_cast<int>(works)},
-                               Preparation::shared_of(teams));
+  return launcher<Preparation>(
+      (works + teams - 1) / teams,
+      {tensors, problem.query_heads, heads, teams, Preparation::warps / teams, groups,
+       (heads + groups - 1) / groups, static_cast<unsigned>(works)},
+      Preparation::shared_of(teams));
 }
 
 }  // namespace

@@ -65,10 +65,13 @@ struct SplitLeft {
 // Of two neighbouring Sums. Where register `zero` of the Left would be 0, that is known before.
 template <int zero = 4>
 __device__ SplitLeft split(const Sum (&d)[2]) {
-  SplitLeft a = {};
+  SplitLeft a;
 #pragma unroll
   for (int x = 0; x < 4; ++x) {
-    if (x == zero) continue;
+    if (x == zero) {
+      a.high.x[x] = a.low.x[x] = pack(0, 0);
+      continue;
+    }
     const float* of = d[x / 2].x + x % 2 * 2;
     a.high.x[x] = pack(of[0], of[1]);
     const float2 high = unpack(a.high.x[x]);
