@@ -305,6 +305,15 @@ struct Preparation {
     multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
   }
 
+  // Block (w, j) of A, rounded. What depends on the lane is one register, as in Tile::address.
+  static __device__ void put(Head& head, int lane_place, int w, int j, const Left& a) {
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      const int place = (lane_place ^ 8 * (2 * j + x / 2)) + chunk_tokens * (block * w + x % 2 * 8);
+      *reinterpret_cast<std::uint32_t*>(head.A.x + place) = a.x[x];
+    }
+  }
+
   // A, of which D is there.
   static __device__ void solve(const System& system, Head& head) {
     const Block D[] = {diagonal(head, 0), diagonal(head, 1), diagonal(head, 2), diagonal(head, 3)};
@@ -317,14 +326,19 @@ struct Preparation {
     multiply(below[0], scaled<1>(Dt[0], head.pair, 0), split(u[0].x));
     multiply(below[1], split(u[1].x), scaled<1>(Dt[2], head.pair, 2));
 
+    const int row = lane() / 4, clear_row = lane() % 16;
+    const int place = opaque(chunk_tokens * row + 8 * row + lane() % 4 * 2);
+    const int clear = opaque(chunk_tokens * clear_row + 8 * (clear_row % 8 ^ lane() / 16));
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
 #pragma unroll
-      for (int j = w + 1; j < blocks; ++j) head.A.fragment(block * w, block * j) = {};
-      store_left(head.A, block * w, block * w, left(D[w].x[0], D[w].x[1]));
+      for (int j = w + 1; j < blocks; ++j) {
+        *reinterpret_cast<uint4*>(head.A.x + (clear ^ 16 * j) + chunk_tokens * block * w) = {};
+      }
+      put(head, place, w, w, left(D[w].x[0], D[w].x[1]));
     }
-    store_left(head.A, block, 0, turned(left(below[0].x[0], below[0].x[1])));
-    store_left(head.A, 3 * block, 2 * block, left(below[1].x[0], below[1].x[1]));
+    put(head, place, 1, 0, turned(left(below[0].x[0], below[0].x[1])));
+    put(head, place, 3, 2, left(below[1].x[0], below[1].x[1]));
 
     const SplitLeft z[] = {scaled<2>(D[2], head.half, 2), scaled(below[1], head.half, 2),
                            scaled<2>(D[3], head.half, 3)};
@@ -345,7 +359,7 @@ struct Preparation {
       multiply(a[1], left1, f[2]);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        store_left(head.A, block * w, block * j, left(a[j].x[0], a[j].x[1]));
+        put(head, place, w, j, left(a[j].x[0], a[j].x[1]));
       }
     }
   }
