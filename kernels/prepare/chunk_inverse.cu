@@ -62,7 +62,7 @@ struct Preparation {
       Tile<chunk_tokens, chunk_tokens> A;
     };
     // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
-    float rate[chunk_tokens];  // log2(e) · (g − that of the block's first token)
+    float g[chunk_tokens];  // log2(e) · (g − that of the block's first token)
     float beta[chunk_tokens];
     // exp(−|g − R|), times β behind R: R is that of the first token of the later block of a pair
     // of blocks, or of the chunk's later half.
@@ -87,59 +87,54 @@ struct Preparation {
     return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
   }
 
-  // ---- gates, two tokens a lane
+  // ---- gates
 
-  struct Gates {
-    float g[2] = {};
-
-    __device__ void read(const Tensors& x, const Place& at) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int i = 2 * lane() + e;
-        if (i < at.length) g[e] = x.raw_g[at.gate(i)];
-      }
-    }
-    __device__ void sum() {
-      g[0] = fmaxf(g[0], -128.0F);
-      g[1] = g[0] + fmaxf(g[1], -128.0F);
-      float sum = g[1];
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const float before = __shfl_up_sync(~0U, sum, step);
-        if (lane() >= step) sum += before;
-      }
-      const float before = __shfl_up_sync(~0U, sum, 1);
-      if (lane() > 0) g[0] += before, g[1] += before;
-    }
-  };
-
-  static __device__ void put_gates(const Tensors& x, const Place& at, Gates& gates, Head& to) {
-    float beta[2] = {};
+  // Brings raw gates and β of a team's heads to where g and β of its warps shall be. Heads that
+  // share a query head are neighbours in memory: `team` lanes have a token's.
+  static __device__ void load_gates(const Tensors& x, const Place& at, int member, int team,
+                                    int heads, Head* to) {
+    const int thread = 32 * member + lane(), own = thread & (team - 1);
+    const std::int64_t from = at.gate(0) + own - member;
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int i = 2 * lane() + e;
-      if (i < at.length) beta[e] = x.beta[at.gate(i)];
+      const int token = (thread >> team / 2) + 32 * e;
+      const bool real = token < at.length && own < heads;
+      copy_4(&to[own].g[token], x.raw_g + (from + token * at.value_heads), real);
+      copy_4(&to[own].beta[token], x.beta + (from + token * at.value_heads), real);
     }
-    gates.sum();
-    const float(&g)[2] = gates.g;
+    commit_copies();
+  }
+
+  // Two tokens a lane.
+  static __device__ void put_gates(const Tensors& x, const Place& at, Head& to) {
+    const auto pair = [&](float(&values)[chunk_tokens]) -> float2& {
+      return *reinterpret_cast<float2*>(values + 2 * lane());
+    };
+    const float2 beta = pair(to.beta);
+    float2 g = pair(to.g);
+    g.x = fmaxf(g.x, -128.0F);
+    g.y = g.x + fmaxf(g.y, -128.0F);
+    float sum = g.y;
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int i = 2 * lane() + e;
-      if (i < at.length) x.g[at.gate(i)] = g[e];
+    for (int step = 1; step < 32; step *= 2) {
+      const float before = __shfl_up_sync(~0U, sum, step);
+      if (lane() >= step) sum += before;
     }
-    const float block_start = __shfl_sync(~0U, g[0], lane() & 24);
-    const float pair_start = __shfl_sync(~0U, g[0], (lane() & 16) + 8);
-    const float half_start = __shfl_sync(~0U, g[0], 16);
-    const auto put = [&](float(&values)[chunk_tokens], float low, float high) {
-      *reinterpret_cast<float2*>(values + 2 * lane()) = {low, high};
+    const float before = __shfl_up_sync(~0U, sum, 1);
+    if (lane() > 0) g.x += before, g.y += before;
+    float* const out = x.g + at.gate(2 * lane());
+    if (2 * lane() < at.length) out[0] = g.x;
+    if (2 * lane() + 1 < at.length) out[at.value_heads] = g.y;
+
+    // Of one token or the other: exp(−|g − start|), times β in the later part.
+    const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
+      const float low = exponential(-fabsf(g.x - start)), high = exponential(-fabsf(g.y - start));
+      pair(values) = {later ? low * beta.x : low, later ? high * beta.y : high};
     };
-    const auto factor = [&](float start, int e, int later) {
-      return exponential(-fabsf(g[e] - start)) * (lane() & later ? beta[e] : 1.0F);
-    };
-    put(to.rate, log2_e * (g[0] - block_start), log2_e * (g[1] - block_start));
-    put(to.beta, beta[0], beta[1]);
-    put(to.pair, factor(pair_start, 0, 8), factor(pair_start, 1, 8));
-    put(to.half, factor(half_start, 0, 16), factor(half_start, 1, 16));
+    const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
+    pair(to.g) = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
+    put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
   // ---- L
@@ -214,12 +209,12 @@ struct Preparation {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int i = block * w + 8 * half + 2 * t;
-        const float2 rate = pair(to.rate + i), beta = pair(to.beta + i);
+        const float2 g_i = pair(to.g + i), beta = pair(to.beta + i);
 #pragma unroll
         for (int e = half; e <= 2 * half; ++e) {
-          const float earlier = to.rate[block * w + g + e / 2 * 8];
-          n[w][e].x *= beta.x * power_of_2(rate.x - earlier);
-          n[w][e].y *= beta.y * power_of_2(rate.y - earlier);
+          const float earlier = to.g[block * w + g + e / 2 * 8];
+          n[w][e].x *= beta.x * power_of_2(g_i.x - earlier);
+          n[w][e].y *= beta.y * power_of_2(g_i.y - earlier);
         }
       }
     }
@@ -397,8 +392,7 @@ struct Preparation {
             arguments.query_heads,
             arguments.query_heads * arguments.heads_per_query};
       has_head = member < heads;
-      Gates gates;
-      if (has_head) gates.read(x, at);
+      load_gates(x, at, member, team, heads, s.heads + number * team);
       for (int role = member; role < blocks; role += team) {
         if (role < 2) {
           key_products<3>(x, at, role, system);
@@ -406,10 +400,13 @@ struct Preparation {
           key_products<2>(x, at, role, system);
         }
       }
-      if (has_head) put_gates(x, at, gates, head);
+      wait_copies<0>();
     }
     __syncthreads();
     if (!has_head) return;
+    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
+    put_gates(x, at, head);
+    __syncwarp();
     put_system(system, head);
     __syncwarp();
     invert_diagonals(head);
