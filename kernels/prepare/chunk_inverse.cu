@@ -339,22 +339,22 @@ struct Preparation {
                            scaled<2>(D[3], head.half, 3)};
     const SplitLeft f[] = {scaled<1>(Dt[0], head.half, 0), scaled(below[0], head.half, 1),
                            scaled<1>(Dt[1], head.half, 1)};
+    Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
-    for (int w = 2; w < blocks; ++w) {
-      Block v[2] = {};
+    for (int j = 0; j < 2; ++j) {
+      multiply(v[0][j], z[0], system, 2, j);
+      multiply(v[1][j], z[1], system, 2, j);
+      multiply(v[1][j], z[2], system, 3, j);
+    }
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      multiply(a[w][0], v0, f[0]);
+      multiply(a[w][1], v1, f[2]);
+      multiply(a[w][0], v1, f[1]);
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        multiply(v[j], z[w - 2], system, 2, j);
-        if (w == 3) multiply(v[j], z[2], system, 3, j);
-      }
-      const SplitLeft left0 = split(v[0].x), left1 = split(v[1].x);
-      Block a[2] = {};
-      multiply(a[0], left0, f[0]);
-      multiply(a[0], left1, f[1]);
-      multiply(a[1], left1, f[2]);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        put(head, place, w, j, left(a[j].x[0], a[j].x[1]));
+        put(head, place, 2 + w, j, left(a[w][j].x[0], a[w][j].x[1]));
       }
     }
   }
