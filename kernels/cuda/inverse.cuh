@@ -27,22 +27,8 @@ namespace gdn::sm90 {
 
 using sm80::Left;
 using sm80::RightPair;
+using sm80::SplitLeft;
 using sm80::Sum;
-
-// A block [16 × 16] as the sum of two of bf16: 16 bits of its 24.
-struct SplitLeft {
-  Left high, low;
-};
-__device__ inline SplitLeft split(const Sum (&d)[2]) {
-  SplitLeft a = {sm80::left(d[0], d[1]), {}};
-#pragma unroll
-  for (int x = 0; x < 4; ++x) {
-    const float2 high = sm80::unpack(a.high.x[x]);
-    const float* of = d[x / 2].x + x % 2 * 2;
-    a.low.x[x] = sm80::pack(of[0] - high.x, of[1] - high.y);
-  }
-  return a;
-}
 
 struct Inverse {
   static constexpr int block = 16, blocks = chunk_tokens / block;

@@ -47,18 +47,19 @@ Stage stage_of() {
 }
 
 // Allows the kernel its shared memory, now, and returns what enqueues it. No blocks: nothing to do.
+// `shared` is less than the plan where the end of that is not needed.
 template <class Kernel>
-Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments) {
+Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments,
+                int shared = shared_bytes<Kernel>) {
   if (blocks == 0) return [](Stream) {};
   if (blocks > 0x7FFF'FFFF)
     throw std::runtime_error(std::string(Kernel::name) + ": grid too large");
   throw_on_error(cudaFuncSetAttribute(entry<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       shared_bytes<Kernel>),
                  Kernel::name);
-  return [blocks = static_cast<unsigned>(blocks), arguments](Stream stream) {
+  return [blocks = static_cast<unsigned>(blocks), arguments, shared](Stream stream) {
     entry<Kernel>
-        <<<blocks, Kernel::threads, shared_bytes<Kernel>, static_cast<cudaStream_t>(stream)>>>(
-            arguments);
+        <<<blocks, Kernel::threads, shared, static_cast<cudaStream_t>(stream)>>>(arguments);
     throw_on_error(cudaGetLastError(), Kernel::name);
   };
 }

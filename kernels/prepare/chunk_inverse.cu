@@ -1,24 +1,41 @@
-// Preparation: g and A of every chunk and value head, in one launch.
+// Preparation: g and A of every chunk and value head, in one launch, a warp for each.
 //
-//   g_i = Σ_{m <= i} max(raw_g_m, −128)                                          prefix_sum
-//   KKᵀ                                      once for the value heads of a CTA   key_products
-//   N = strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ)                                 write_system
-//   D_w = (I + N_ww)⁻¹                       its four 16 × 16 diagonal blocks    invert_diagonal
-//   A_ww = D_w,  A_wj = −(Σ_{j < m <= w} A_wm N_mj) D_j   from right to left     solve_row
+//   L   = KKᵀ                              once for the value heads of a team     key_products
+//   g_i = Σ_{m <= i} max(raw_g_m, −128)                                           put_gates
+//   N   = strictly_lower(B · exp(g_i − g_j) ∘ L)          its diagonal blocks     put_system
+//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16, in fp32        invert_diagonals
+//   A_10 = −D_1 N_10 D_0,  A_32 = −D_3 N_32 D_2                                   solve
+//   [A_20 A_21; A_30 A_31] = −[D_2 0; A_32 D_3] [N_20 N_21; N_30 N_31] [D_0 0; A_10 D_1]
 //
-// A CTA has four warps and takes one chunk and up to four value heads of one query head, one after
-// the other. Warp w owns block column w of N, where it makes 4−w blocks, and block row w of A,
-// where it makes w+1. N stands transposed: KKᵀ is symmetric, so a warp that computes rows j of it
-// holds pairs (i, i+1) of a column of N, which is how mma_fp32 wants its right operand.
+// The rest of N is never made. Let R be the g of the first token of the later of two parts. Then
+// exp(g_i − g_j) = exp(g_i − R) exp(R − g_j) for i in the later and j in the earlier one, and
+// neither factor is above 1, whatever the gates. So A_II N_IJ A_JJ = Z L_IJ F, where
+//   Z = A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
+// and −L_IJ, split for the products once, serves all heads of a team.
 //
-// Precision: bf16 products are exact, all else is fp32 (products by three tf32 passes, 22 bits),
-// and only differences g_i − g_j <= 0 are exponentiated. Substitution, not a series, inverts the
-// diagonal blocks: with β near 2 and equal keys a series loses every digit.
+// A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
+// many of its value heads. Together its warps make L and bring the gates; after the only barrier
+// each warp is by itself. Products take the same registers as `Left` or as the transpose to the
+// right (sm80/mma.cuh), so that what one yields is what the next one takes: A_10 comes transposed.
 //
-// Bytes: 128 written a token and head, 256 read a token and query head; 67 + 34 MB, 24 µs at
-// 4.3 TB/s, for 8192 tokens, 16 query and 64 value heads. It is latency that counts: ~1000
-// instructions a head on the busiest warp, most of them waiting for the one before, and four CTAs a
-// multiprocessor to fill the gaps: ~2500 cycles a chunk and head, 90 µs on 132 multiprocessors.
+// Precision: gates and diagonal blocks are fp32, and only differences <= 0 are exponentiated.
+// Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
+// loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
+// that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
+//
+// Bytes: 128 written a token and head, 256 read a token and query head; 67 + 34 MB, 20 to 24 µs,
+// for 8192 tokens, 16 query and 64 value heads.
+// Instructions of a warp, which is a chunk and head, of a team of four (sm_90):
+//   ~140 where it is, gates asked for      ~200 its part of L, 40 of them mma
+//    ~95 gates                             ~160 N_ww       ~220 D_w
+//   ~700 solve: 96 mma, 400 to split       ~120 A goes out
+// ~1640 in all. For that problem a scheduler has 15.5 such warps, 25,400 cycles at one a cycle; at
+// 0.6 to 0.65 of that, with four warps at a time, 21 to 24 µs are predicted. Shared memory and L1
+// come to as much: ~650 wavefronts a head if a broadcast is one, 40,500 cycles a multiprocessor, of
+// which A and K are four tenths. Alone on its scheduler a warp takes ~3000 cycles, 1.7 µs, and the
+// memory's latency twice.
+#include <cstddef>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/prepare/preparation.hpp"
@@ -29,245 +46,428 @@ namespace sm80 {
 
 struct Preparation {
   static constexpr const char* name = "preparation";
-  static constexpr int threads = 128;
+  static constexpr int threads = 128, warps = threads / 32;
   static constexpr int blocks_per_processor = 4;
-  static constexpr int heads_at_once = 4;  // one a warp, when gates are summed
   static constexpr int block = 16, blocks = chunk_tokens / block;
 
   struct Arguments {
     Tensors tensors;
-    int query_heads, value_heads;
-    int groups;  // CTAs that share the value heads of a query head
+    int query_heads, heads_per_query;
+    int teams, team;  // of a CTA, warps of each: 1 and 4, 2 and 2, or 4 and 1
+    int groups;       // teams that share the value heads of a query head
+    int group_heads;  // value heads of each but the last of them: a warp each
+    unsigned works;   // chunks · query_heads · groups, a team each
   };
 
-  struct Shared {  // 28,672 bytes
+  // −L of a chunk and query head, as the registers of lanes hold it.
+  struct System {                       // 9,216 bytes
+    RightPair high[6][32], low[6][32];  // −L_mj, j < m, split, by their number
+    float4 top[blocks][32];             // −L_ww: of row g, columns 2t, 2t+1, 2t+8 and 2t+9
+    float2 bottom[blocks][32];          // of row g+8, columns 2t+8 and 2t+9
+  };
+  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
+
+  struct Head {  // 9,216 bytes, of a warp
     union {
-      Tile<chunk_tokens, head_dim> K;           // 16,384: until KKᵀ is done
-      float N[chunk_tokens][chunk_tokens + 8];  // 18,432: [j][i], transposed; D_w in place of N_ww
+      // [w][column][row]: N_ww, then D_w. Rows and blocks lie apart, so that lanes do not collide.
+      float D[blocks][block * 20 + 4];
+      Tile<chunk_tokens, chunk_tokens> A;
     };
-    Tile<chunk_tokens, chunk_tokens> A;       //  8,192: each warp its own 16 rows
-    float g[heads_at_once][chunk_tokens];     //  1,024
-    float beta[heads_at_once][chunk_tokens];  //  1,024
+    // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
+    float g[chunk_tokens];  // log2(e) · (g − that of the block's first token)
+    float beta[chunk_tokens];
+    // exp(−|g − R|), times β behind R: R is that of the first token of the later block of a pair
+    // of blocks, or of the chunk's later half.
+    float pair[chunk_tokens], half[chunk_tokens];
   };
 
-  using Blocks = Sum[blocks][2];  // a row of 16 × 16 blocks, the right 8 columns of each second
-
-  // Scans 64 gates, two a lane. Tokens beyond the end keep the last sum, and have β = 0.
-  static __device__ void prefix_sum(const Tensors& x, const Place& at, float* g, float* beta) {
-    const int lane = threadIdx.x % 32, i = 2 * lane;
-    float first = 0, second = 0, beta0 = 0, beta1 = 0;
-    if (i < at.length) first = fmaxf(x.raw_g[at.gate(i)], -128.0F), beta0 = x.beta[at.gate(i)];
-    if (i + 1 < at.length) {
-      second = fmaxf(x.raw_g[at.gate(i + 1)], -128.0F), beta1 = x.beta[at.gate(i + 1)];
-    }
-    const float both = first + second;
-    float sum = both;
-    for (int step = 1; step < 32; step *= 2) {
-      const float before = __shfl_up_sync(~0u, sum, step);
-      if (lane >= step) sum += before;
-    }
-    float before = __shfl_up_sync(~0u, sum, 1);
-    if (lane == 0) before = 0;
-    first += before;
-    second += first;
-    g[i] = first, g[i + 1] = second;
-    beta[i] = beta0, beta[i + 1] = beta1;
-    if (i < at.length) x.g[at.gate(i)] = first;
-    if (i + 1 < at.length) x.g[at.gate(i + 1)] = second;
+  struct Shared {  // 46,080 to 73,728 bytes
+    Head heads[warps];
+    System systems[warps];  // as many as there are teams
+  };
+  static constexpr int shared_of(int teams) {
+    return static_cast<int>(offsetof(Shared, systems) + teams * sizeof(System));
   }
 
-  // Blocks (w, w+e) of KKᵀ.
-  static __device__ void key_products(Shared& s, int warp, Blocks& kk) {
+  struct Block {  // [16 × 16]
+    Sum x[2];
+  };
+
+  static __device__ int lane() { return threadIdx.x % 32; }
+
+  // The transpose as a Left.
+  static __device__ Left turned(const Left& a) {
+    return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
+  }
+
+  // ---- gates
+
+  // Brings raw gates and β of a team's heads to where g and β of its warps shall be. Heads that
+  // share a query head are neighbours in memory: `team` lanes have a token's.
+  static __device__ void load_gates(const Tensors& x, const Place& at, int member, int team,
+                                    int heads, Head* to) {
+    const int thread = 32 * member + lane(), own = thread & (team - 1);
+    const std::int64_t from = at.gate(0) + own - member;
 #pragma unroll
-    for (int e = 0; e < blocks; ++e) kk[e][0] = kk[e][1] = {};
+    for (int e = 0; e < 2; ++e) {
+      const int token = (thread >> team / 2) + 32 * e;
+      const bool real = token < at.length && own < heads;
+      copy_4(&to[own].g[token], x.raw_g + (from + token * at.value_heads), real);
+      copy_4(&to[own].beta[token], x.beta + (from + token * at.value_heads), real);
+    }
+    commit_copies();
+  }
+
+  // Two tokens a lane.
+  static __device__ void put_gates(const Tensors& x, const Place& at, Head& to) {
+    const auto pair = [&](float(&values)[chunk_tokens]) -> float2& {
+      return *reinterpret_cast<float2*>(values + 2 * lane());
+    };
+    const float2 beta = pair(to.beta);
+    float2 g = pair(to.g);
+    g.x = fmaxf(g.x, -128.0F);
+    g.y = g.x + fmaxf(g.y, -128.0F);
+    float sum = g.y;
 #pragma unroll
-    for (int k = 0; k < head_dim; k += 16) {
-      const Left rows = left_of(s.K, block * warp, k);
+    for (int step = 1; step < 32; step *= 2) {
+      const float before = __shfl_up_sync(~0U, sum, step);
+      if (lane() >= step) sum += before;
+    }
+    const float before = __shfl_up_sync(~0U, sum, 1);
+    if (lane() > 0) g.x += before, g.y += before;
+    float* const out = x.g + at.gate(2 * lane());
+    if (2 * lane() < at.length) out[0] = g.x;
+    if (2 * lane() + 1 < at.length) out[at.value_heads] = g.y;
+
+    // Of one token or the other: exp(−|g − start|), times β in the later part.
+    const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
+      const float low = exponential(-fabsf(g.x - start)), high = exponential(-fabsf(g.y - start));
+      pair(values) = {later ? low * beta.x : low, later ? high * beta.y : high};
+    };
+    const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
+    pair(to.g) = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
+    put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
+  }
+
+  // ---- L
+
+  // Of 16 keys, 32 of their numbers: a lane has eight neighbours of rows g and g+8. That these are
+  // not the columns that `Left` means does not matter to L, a sum over them all.
+  struct Keys {
+    uint4 x, y;
+
+    __device__ Left left(int half) const {
+      return half == 0 ? Left{{x.x, y.x, x.y, y.y}} : Left{{x.z, y.z, x.w, y.w}};
+    }
+    __device__ RightPair right(int half) const { return sm80::right(left(half)); }
+  };
+
+  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and where
+  // `count` is 3 with m = r+2.
+  template <int count>
+  static __device__ void key_products(const Tensors& x, const Place& at, int role, System& to) {
+    const int g = lane() / 4, t = lane() % 4;
+    const BFloat16* rows[count][2];
 #pragma unroll
-      for (int e = 0; e < blocks; ++e) {
-        if (warp + e < blocks) mma(kk[e], rows, right_of_transposed(s.K, k, block * (warp + e)));
+    for (int n = 0; n < count; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {  // beyond the end stands the last key: it has β = 0
+        const int row = min((role + n) % blocks * block + g + 8 * e, at.length - 1);
+        rows[n][e] = x.k + at.query() + row * at.query_stride() + 8 * t;
       }
     }
+    Block l[count] = {};
+#pragma unroll
+    for (int k = 0; k < head_dim; k += 32) {
+      Keys keys[count];
+#pragma unroll
+      for (int n = 0; n < count; ++n) {
+        keys[n] = {*reinterpret_cast<const uint4*>(rows[n][0] + k),
+                   *reinterpret_cast<const uint4*>(rows[n][1] + k)};
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        Left negative = keys[0].left(half);
+#pragma unroll
+        for (std::uint32_t& x : negative.x) x ^= 0x8000'8000U;
+#pragma unroll
+        for (int n = 0; n < count; ++n) mma(l[n].x, negative, keys[n].right(half));
+      }
+    }
+    const Sum *low = &l[0].x[0], *high = &l[0].x[1];
+    to.top[role][lane()] = {low->x[0], low->x[1], high->x[0], high->x[1]};
+    to.bottom[role][lane()] = {high->x[2], high->x[3]};
+#pragma unroll
+    for (int n = 1; n < count; ++n) {
+      SplitLeft both = split(l[n].x);
+      if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
+      const int own = role == 3 ? number(3, 0) : number(role + n, role);
+      to.high[own][lane()] = right(both.high);
+      to.low[own][lane()] = right(both.low);
+    }
   }
 
-  // Block column w of N.
-  static __device__ void write_system(Shared& s, int warp, int head, const Blocks& kk) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const float* gates = s.g[head];
-    const float* beta = s.beta[head];
+  // ---- the diagonal blocks
+
+  // N_ww, transposed and negative. What stands above N's diagonal is never read.
+  static __device__ void put_system(const System& system, Head& to) {
+    const int g = lane() / 4, t = lane() % 4;
+    float2 n[blocks][3];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int j = block * warp + g + 8 * row;
-      const float gate = gates[j];
+    for (int w = 0; w < blocks; ++w) {
+      const float4 top = system.top[w][lane()];
+      n[w][0] = {top.x, top.y}, n[w][1] = {top.z, top.w}, n[w][2] = system.bottom[w][lane()];
+      const auto pair = [&](const float* of) { return *reinterpret_cast<const float2*>(of); };
 #pragma unroll
-      for (int e = 0; e < blocks; ++e) {
+      for (int half = 0; half < 2; ++half) {
+        const int i = block * w + 8 * half + 2 * t;
+        const float2 g_i = pair(to.g + i), beta = pair(to.beta + i);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (warp + e >= blocks) continue;
-          const int i = block * (warp + e) + 8 * half + 2 * t;
-          const float2 later = *reinterpret_cast<const float2*>(gates + i);
-          const float2 b = *reinterpret_cast<const float2*>(beta + i);
-          const float* products = kk[e][half].x + 2 * row;
-          float2 n = {b.x * decay(later.x, gate) * products[0],
-                      b.y * decay(later.y, gate) * products[1]};
-          if (e == 0 && i <= j) n.x = 0;
-          if (e == 0 && i + 1 <= j) n.y = 0;
-          *reinterpret_cast<float2*>(&s.N[j][i]) = n;
+        for (int e = half; e <= 2 * half; ++e) {
+          const float earlier = to.g[block * w + g + e / 2 * 8];
+          n[w][e].x *= beta.x * power_of_2(g_i.x - earlier);
+          n[w][e].y *= beta.y * power_of_2(g_i.y - earlier);
         }
       }
     }
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int e = 0; e < 3; ++e) {
+        const int j = g + e / 2 * 8, i = 2 * t + (e + 1) / 2 * 8;
+        *reinterpret_cast<float2*>(&to.D[w][20 * j + i]) = n[w][e];
+      }
+    }
   }
 
-  // D_w by forward substitution, one column a lane (lanes 16–31 repeat 0–15), in place of N_ww.
-  static __device__ void invert_diagonal(Shared& s, int warp) {
-    const int column = threadIdx.x % block;
-    float x[block];
+  // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
+  // and c+8 each.
+  static __device__ void invert_diagonals(Head& head) {
+    const int c = lane() % 8;
+    float* const n = head.D[lane() / 8];
+    float x[block], y[block];  // y: of column c+8, from row 8 on
 #pragma unroll
-    for (int i = 0; i < block; ++i) x[i] = i == column ? 1.0F : 0.0F;
+    for (int i = 0; i < 8; ++i) {
+      x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
+      x[i + 8] = 0;
+    }
 #pragma unroll
     for (int m = 0; m < block - 1; ++m) {
 #pragma unroll
-      for (int i = (m + 1) / 4 * 4; i < block; i += 4) {
-        const float4 n = *reinterpret_cast<const float4*>(&s.N[block * warp + m][block * warp + i]);
-        if (i > m) x[i] -= n.x * x[m];
-        if (i + 1 > m) x[i + 1] -= n.y * x[m];
-        if (i + 2 > m) x[i + 2] -= n.z * x[m];
-        if (i + 3 > m) x[i + 3] -= n.w * x[m];
+      for (int first = (m + 1) / 4 * 4; first < block; first += 4) {
+        const float4 of = *reinterpret_cast<const float4*>(n + 20 * m + first);
+        const float column[] = {of.x, of.y, of.z, of.w};
+#pragma unroll
+        for (int i = max(first, m + 1); i < first + 4; ++i) {
+          x[i] += column[i - first] * x[m];
+          if (m >= 8) y[i] += column[i - first] * y[m];
+        }
       }
     }
     __syncwarp();
-    if (threadIdx.x % 32 < block) {
-      auto* row = reinterpret_cast<float4*>(&s.N[block * warp + column][block * warp]);
 #pragma unroll
-      for (int i = 0; i < block; i += 4) row[i / 4] = {x[i], x[i + 1], x[i + 2], x[i + 3]};
-    }
-  }
-
-  // d += a N_rc, of which a is one [16 × 16] block.
-  static __device__ void multiply(const Shared& s, Sum (&d)[2], const Sum (&a)[2], int r, int c) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    Sum low[2] = {};
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const float* pair = &s.N[block * c + 8 * n + g][block * r + 8 * k + 2 * t];
-        mma_fp32(d[n], low[n], a[k], *reinterpret_cast<const float2*>(pair));
+    for (int i = 0; i < block; i += 4) {
+      *reinterpret_cast<float4*>(n + 20 * c + i) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+      if (i >= 8) {
+        *reinterpret_cast<float4*>(n + 20 * (c + 8) + i) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
       }
     }
-    add(d[0], low[0]), add(d[1], low[1]);
   }
 
-  static __device__ void write_block(Shared& s, int warp, int column, const Sum (&d)[2]) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  // ---- A
+
+  static __device__ Block diagonal(const Head& head, int w) {
+    const float* const d = head.D[w] + lane() % 4 * 40 + lane() / 4;  // row g of column 2t
+    return {{{{d[0], d[20], d[8], d[28]}}, {{0, 0, d[168], d[188]}}}};
+  }
+  static __device__ Block diagonal_transposed(const Head& head, int w) {
+    const float* const d = head.D[w] + lane() / 4 * 20 + lane() % 4 * 2;
+    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(d + at); };
+    const float2 top = pair(0), right = pair(8), bottom = pair(168);
+    return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
+  }
+
+  // Columns times the factors of block w's tokens, split. Its register `zero` is 0.
+  template <int zero = 4>
+  static __device__ SplitLeft scaled(Block a, const float (&factors)[chunk_tokens], int w) {
+    const float* const f = factors + block * w + lane() % 4 * 2;
+    scale_columns(a.x[0], *reinterpret_cast<const float2*>(f));
+    scale_columns(a.x[1], *reinterpret_cast<const float2*>(f + 8));
+    return split<zero>(a.x);
+  }
+
+  // d += a b, of which b comes as halves, or its transpose.
+  static __device__ void multiply(Block& d, const SplitLeft& a, const RightPair& high,
+                                  const RightPair& low) {
+    mma(d.x, a.low, high);
+    mma(d.x, a.high, low);
+    mma(d.x, a.high, high);
+  }
+  static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
+    multiply(d, a, right(b.high), right(b.low));
+  }
+  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int m,
+                                  int j) {
+    const int at = number(m, j);
+    multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
+  }
+
+  // Block (w, j) of A, rounded. What depends on the lane is one register, as in Tile::address.
+  static __device__ void put(Head& head, int lane_place, int w, int j, const Left& a) {
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int j = block * column + 8 * n + 2 * t;
-      s.A.pair(block * warp + g, j) = pack(d[n].x[0], d[n].x[1]);
-      s.A.pair(block * warp + g + 8, j) = pack(d[n].x[2], d[n].x[3]);
+    for (int x = 0; x < 4; ++x) {
+      const int place = (lane_place ^ 8 * (2 * j + x / 2)) + chunk_tokens * (block * w + x % 2 * 8);
+      *reinterpret_cast<std::uint32_t*>(head.A.x + place) = a.x[x];
     }
   }
 
-  // Block row w of A, right to left: a[e] is block (w, w−e).
-  static __device__ void solve_row(Shared& s, int warp) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    Blocks a;
+  // A, of which D is there.
+  static __device__ void solve(const System& system, Head& head) {
+    const Block D[] = {diagonal(head, 0), diagonal(head, 1), diagonal(head, 2), diagonal(head, 3)};
+    const Block Dt[] = {diagonal_transposed(head, 0), diagonal_transposed(head, 1),
+                        diagonal_transposed(head, 2)};
+    __syncwarp();
+    Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
+    multiply(u[0], scaled<2>(D[1], head.pair, 1), system, 1, 0);
+    multiply(u[1], scaled<2>(D[3], head.pair, 3), system, 3, 2);
+    multiply(below[0], scaled<1>(Dt[0], head.pair, 0), split(u[0].x));
+    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], head.pair, 2));
+
+    const int row = lane() / 4, clear_row = lane() % 16;
+    const int place = opaque(chunk_tokens * row + 8 * row + lane() % 4 * 2);
+    const int clear = opaque(chunk_tokens * clear_row + 8 * (clear_row % 8 ^ lane() / 16));
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int i = block * warp + g, j = block * warp + 8 * n + 2 * t;
-      a[0][n] = {s.N[j][i], s.N[j + 1][i], s.N[j][i + 8], s.N[j + 1][i + 8]};
-    }
-    write_block(s, warp, warp, a[0]);
+    for (int w = 0; w < blocks; ++w) {
 #pragma unroll
-    for (int e = 1; e < blocks; ++e) {
-      if (e <= warp) {
-        Sum sum[2] = {};
-#pragma unroll
-        for (int m = 0; m < e; ++m) multiply(s, sum, a[m], warp - m, warp - e);
-        scale(sum[0], -1.0F), scale(sum[1], -1.0F);
-        a[e][0] = a[e][1] = {};
-        multiply(s, a[e], sum, warp - e, warp - e);
-        write_block(s, warp, warp - e, a[e]);
+      for (int j = w + 1; j < blocks; ++j) {
+        *reinterpret_cast<uint4*>(head.A.x + (clear ^ 16 * j) + chunk_tokens * block * w) = {};
       }
+      put(head, place, w, w, left(D[w].x[0], D[w].x[1]));
+    }
+    put(head, place, 1, 0, turned(left(below[0].x[0], below[0].x[1])));
+    put(head, place, 3, 2, left(below[1].x[0], below[1].x[1]));
+
+    const SplitLeft z[] = {scaled<2>(D[2], head.half, 2), scaled(below[1], head.half, 2),
+                           scaled<2>(D[3], head.half, 3)};
+    const SplitLeft f[] = {scaled<1>(Dt[0], head.half, 0), scaled(below[0], head.half, 1),
+                           scaled<1>(Dt[1], head.half, 1)};
+    Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      multiply(v[0][j], z[0], system, 2, j);
+      multiply(v[1][j], z[1], system, 2, j);
+      multiply(v[1][j], z[2], system, 3, j);
+    }
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      multiply(a[w][0], v0, f[0]);
+      multiply(a[w][1], v1, f[2]);
+      multiply(a[w][0], v1, f[1]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        put(head, place, 2 + w, j, left(a[w][j].x[0], a[w][j].x[1]));
+      }
+    }
+  }
+
+  // store_rows, but that what stands in shared memory is read whether it is wanted or not.
+  static __device__ void store(BFloat16* tensor, int stride, int length, Head& head) {
+    const int row = lane() / 8, column = lane() % 8 * 8;
+    BFloat16* to = tensor + row * stride + column;
+#pragma unroll
+    for (int i = 0; i < chunk_tokens; i += 4) {
+      const uint4 x = *reinterpret_cast<const uint4*>(head.A.unit(row + i, column));
+      if (i < length - row) *reinterpret_cast<uint4*>(to) = x;
+      to += 4 * stride;
     }
   }
 
   static __device__ void run(const Arguments& arguments, Shared& s) {
     const Tensors& x = arguments.tensors;
-    const int warp = dealt_warp(), lane = threadIdx.x % 32;
-    const int groups = arguments.query_heads * arguments.groups;
-    const int query_head = blockIdx.x % groups / arguments.groups;
-    const int group = blockIdx.x % arguments.groups;
-    const int heads_per_query = arguments.value_heads / arguments.query_heads;
-    const int step = (heads_per_query + arguments.groups - 1) / arguments.groups;
-    const int first = query_head * heads_per_query + group * step;
-    const int heads = min(step, heads_per_query - group * step);
-    Place at = place_of(x.chunks[blockIdx.x / groups], first, arguments.query_heads,
-                        arguments.value_heads);
-
-    load<threads>(s.K, x.k + at.query(), at.query_stride(), at.length);
-    commit_copies();
-    if (warp < heads) {
-      Place mine = at;
-      mine.head += warp;
-      prefix_sum(x, mine, s.g[warp], s.beta[warp]);
+    const int warp = dealt_warp(), team = arguments.team;
+    const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
+    System& system = s.systems[own_team];
+    Head& head = s.heads[warp];
+    const unsigned work = blockIdx.x * arguments.teams + own_team;
+    Place at = {};
+    bool has_head = false;
+    if (work < arguments.works) {
+      const unsigned of_chunk = arguments.query_heads * arguments.groups;
+      const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
+      const int first = query_group % arguments.groups * arguments.group_heads;
+      const int heads = min(arguments.group_heads, arguments.heads_per_query - first);
+      const Chunk chunk = x.chunks[work / of_chunk];
+      at = {chunk.token,
+            chunk.length,
+            static_cast<int>(query_head) * arguments.heads_per_query + first + member,
+            static_cast<int>(query_head),
+            arguments.query_heads,
+            arguments.query_heads * arguments.heads_per_query};
+      has_head = member < heads;
+      load_gates(x, at, member, team, heads, s.heads + own_team * team);
+      for (int role = member; role < blocks; role += team) {
+        if (role < 2) {
+          key_products<3>(x, at, role, system);
+        } else {
+          key_products<2>(x, at, role, system);
+        }
+      }
+      wait_copies<0>();
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {  // blocks of A above the diagonal stay 0
-      *reinterpret_cast<uint4*>(s.A.unit(block * warp + 4 * i + lane / 8, lane % 8 * 8)) = {};
-    }
-    wait_copies<0>();
     __syncthreads();
-    Blocks kk;
-    key_products(s, warp, kk);
-
-    for (int head = 0; head < heads; ++head) {
-      __syncthreads();  // K, or N of the head before, is no longer read
-      write_system(s, warp, head, kk);
-      __syncwarp();
-      invert_diagonal(s, warp);
-      __syncthreads();  // N and every D are there
-      solve_row(s, warp);
-      __syncwarp();
-      at.head = first + head;
-      store_rows<32, block>(x.A + at.inverse(), at.inverse_stride(), at.length, s.A, block * warp,
-                            lane);
-      __syncwarp();
-    }
+    if (!has_head) return;
+    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
+    put_gates(x, at, head);
+    __syncwarp();
+    put_system(system, head);
+    __syncwarp();
+    invert_diagonals(head);
+    __syncwarp();
+    solve(system, head);
+    __syncwarp();
+    store(x.A + at.inverse(), at.inverse_stride(), at.length, head);
   }
 };
 
-static_assert(sizeof(Preparation::Shared) == 28672);
+static_assert(sizeof(Preparation::Head) == 9216 && sizeof(Preparation::System) == 9216);
 
 }  // namespace sm80
 
 namespace {
 
-// One value head a CTA while the device is not full, else as many as share KKᵀ.
-int groups_of(const Problem& problem, std::int64_t chunks) {
+using sm80::Preparation;
+
+// Up to four heads of a query head are a team of four warps. Fewer make fewer warps a team where
+// the device is full without that.
+int teams_of(const Problem& problem, std::int64_t chunks) {
   int device = 0, processors = 1;
-  throw_on_error(cudaGetDevice(&device), "preparation");
+  throw_on_error(cudaGetDevice(&device), Preparation::name);
   throw_on_error(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-                 "preparation");
-  const int heads = problem.heads_per_query(), most = sm80::Preparation::heads_at_once;
-  if (chunks * problem.value_heads <= 2 * sm80::Preparation::blocks_per_processor * processors) {
-    return heads;
-  }
-  return (heads + most - 1) / most;
+                 Preparation::name);
+  const bool full = chunks * problem.query_heads > Preparation::blocks_per_processor * processors;
+  const int heads = problem.heads_per_query();
+  return !full || heads > 2 ? 1 : Preparation::warps / heads;
 }
 
 Launch set_up(const Problem& problem, const Tensors& tensors, void*) {
   const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
-  const int groups = groups_of(problem, chunks);
-  return launcher<sm80::Preparation>(chunks * problem.query_heads * groups,
-                                     {tensors, problem.query_heads, problem.value_heads, groups});
+  const int heads = problem.heads_per_query(), teams = teams_of(problem, chunks);
+  const int groups = (heads + Preparation::warps - 1) / Preparation::warps;
+  const std::int64_t works = chunks * problem.query_heads * groups;
+  return launcher<Preparation>(
+      (works + teams - 1) / teams,
+      {tensors, problem.query_heads, heads, teams, Preparation::warps / teams, groups,
+       (heads + groups - 1) / groups, static_cast<unsigned>(works)},
+      Preparation::shared_of(teams));
 }
 
 }  // namespace
 
 const Instance& cuda_preparation() {
   static const Instance instance = {.knobs = {},
-                                    .stages = {stage_of<sm80::Preparation>()},
+                                    .stages = {stage_of<Preparation>()},
                                     .workspace_bytes = nullptr,
                                     .setup = set_up};
   return instance;

@@ -55,6 +55,31 @@ __device__ inline RightPair right(const Sum& low, const Sum& high) {
   return {{{pack(low.x[0], low.x[1]), pack(high.x[0], high.x[1])},
            {pack(low.x[2], low.x[3]), pack(high.x[2], high.x[3])}}};
 }
+// The transpose of a Left: the same registers.
+__device__ inline RightPair right(const Left& a) { return {{{a.x[0], a.x[2]}, {a.x[1], a.x[3]}}}; }
+
+// A block [16 × 16] as the sum of two of bf16: 16 bits of its 24.
+struct SplitLeft {
+  Left high, low;
+};
+// Of two neighbouring Sums. Where register `zero` of the Left would be 0, that is known before.
+template <int zero = 4>
+__device__ SplitLeft split(const Sum (&d)[2]) {
+  SplitLeft a;
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    if (x == zero) {
+      a.high.x[x] = a.low.x[x] = pack(0, 0);
+      continue;
+    }
+    const float* of = d[x / 2].x + x % 2 * 2;
+    a.high.x[x] = pack(of[0], of[1]);
+    const float2 high = unpack(a.high.x[x]);
+    a.low.x[x] = pack(of[0] - high.x, of[1] - high.y);
+  }
+  return a;
+}
+
 // Columns times factors: `low` for columns 2t 2t+1, `high` for those + 8.
 __device__ inline Left scale_columns(const Left& a, float2 low, float2 high) {
   return {scaled(a.x[0], low), scaled(a.x[1], low), scaled(a.x[2], high), scaled(a.x[3], high)};
@@ -87,35 +112,6 @@ __device__ inline void mma(Sum& d, const Left& a, const Right& b) {
 __device__ inline void mma(Sum* d, const Left& a, const RightPair& b) {
   mma(d[0], a, b.tile[0]);
   mma(d[1], a, b.tile[1]);
-}
-
-// An fp32 number as the sum of two of tf32: 22 bits of its 24.
-struct Split {
-  std::uint32_t high, low;
-};
-__device__ inline Split split(float x) {
-  const std::uint32_t high = __float_as_uint(x) & 0xFFFF'E000u;
-  return {high, __float_as_uint(x - __uint_as_float(high)) & 0xFFFF'E000u};
-}
-
-// d + low += a b of fp32 matrices [16 × 8] and [8 × 8], in three passes of tf32: errors of 2^-21.
-// The small terms have a sum of their own, so that chains of products are shorter.
-// `a` comes as a Sum; `b` holds rows 2t and 2t+1 of column g. Slot t of the instruction's inner
-// index stands for column 2t of a, slot t+4 for 2t+1, which is why a Sum serves as it is.
-// PTX ISA, "Multiply-and-Accumulate Instruction: mma", m16n8k8 with .tf32.
-__device__ inline void mma_fp32(Sum& d, Sum& low, const Sum& a, float2 b) {
-  const Split a0 = split(a.x[0]), a1 = split(a.x[2]), a2 = split(a.x[1]), a3 = split(a.x[3]);
-  const Split b0 = split(b.x), b1 = split(b.y);
-  const auto pass = [](Sum& sum, std::uint32_t x0, std::uint32_t x1, std::uint32_t x2,
-                       std::uint32_t x3, std::uint32_t y0, std::uint32_t y1) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sum.x[0]), "+f"(sum.x[1]), "+f"(sum.x[2]), "+f"(sum.x[3])
-        : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
-  };
-  pass(low, a0.low, a1.low, a2.low, a3.low, b0.high, b1.high);
-  pass(low, a0.high, a1.high, a2.high, a3.high, b0.low, b1.low);
-  pass(d, a0.high, a1.high, a2.high, a3.high, b0.high, b1.high);
 }
 
 // ---- four 8 × 8 matrices of bf16 out of shared memory; lane l gives the address there of row l %

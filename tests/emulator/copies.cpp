@@ -16,9 +16,9 @@ namespace {
 
 void perform(const PlainCopy& copy) {
   if (copy.real) {
-    std::memcpy(copy.to, copy.from, 16);
+    std::memcpy(copy.to, copy.from, copy.bytes);
   } else {
-    std::memset(copy.to, 0, 16);
+    std::memset(copy.to, 0, copy.bytes);
   }
 }
 
@@ -66,12 +66,12 @@ unsigned char* start_load(Cta& cta, std::ptrdiff_t offset, std::uint32_t bytes) 
 
 }  // namespace
 
-void copy_16(std::uint32_t to, const void* from, bool real) {
+void copy(std::uint32_t to, const void* from, int bytes, bool real) {
   Machine& machine = Machine::now();
-  const PlainCopy copy = {at_shared(to, 16), from, real};
+  const PlainCopy copy = {at_shared(to, bytes), from, static_cast<std::size_t>(bytes), real};
   note_written(copy.to);
   if (machine.eager()) return perform(copy);
-  std::memset(copy.to, 0xFF, 16);
+  std::memset(copy.to, 0xFF, copy.bytes);
   machine.lane()->copies.push_back(copy);
 }
 

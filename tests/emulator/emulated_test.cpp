@@ -3,11 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
-#include "kernels/prepare/preparation.hpp"
 #include "tests/emulator/emulator.hpp"
 #include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
@@ -97,39 +95,6 @@ INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedRung,
 
 TEST_P(EmulatedRung, RaggedSequencesAreRight) { expect_ragged_is_right(1); }
 TEST_P(EmulatedRung, AnyOrderGivesTheSameBits) { expect_same_in_any_order(6); }
-
-// g and A, against the CPU's.
-void expect_same_preparation(HostCase& c, const std::string& what) {
-  c.run_on_cpu(cpu::preparation());
-  HostCase emulated = c;
-  emulated.g.assign(c.g.size(), NAN);
-  emulated.A.assign(c.A.size(), {0xFFFF});
-  emulated.run_on_cpu(cuda_preparation());
-  double error = 0, size = 0;
-  for (std::size_t i = 0; i + HostCase::padding < c.g.size(); ++i)
-    ASSERT_NEAR(emulated.g[i], c.g[i], 1e-4 * (1 - c.g[i])) << what << ", gate " << i;
-  for (std::size_t i = 0; i + HostCase::padding < c.A.size(); ++i) {
-    error += std::pow(to_float(emulated.A[i]) - to_float(c.A[i]), 2);
-    size += std::pow(to_float(c.A[i]), 2);
-  }
-  EXPECT_LE(std::sqrt(error / size), 3e-3) << what;  // of two roundings to bf16
-  for (std::size_t i = c.A.size() - HostCase::padding; i < c.A.size(); ++i)
-    ASSERT_EQ(emulated.A[i].bits, 0xFFFF) << what;
-}
-
-TEST(EmulatedPreparation, IsTheCpus) {
-  for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong, Gates::infinite}) {
-    emulator::set_seed(static_cast<int>(gates));
-    HostCase c(problem_of({64, 17, 0, 100}, 2, 4, false), {.gates = gates, .beta_max = 2});
-    expect_same_preparation(c, std::string(name_of(gates)));
-  }
-}
-
-// So many chunks that a CTA takes several value heads.
-TEST(EmulatedPreparation, OfSeveralHeadsACtaIsTheCpus) {
-  HostCase c(problem_of(std::vector<int>(220, 2), 1, 5, false), {});
-  expect_same_preparation(c, "five heads");
-}
 
 }  // namespace
 }  // namespace gdn

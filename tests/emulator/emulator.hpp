@@ -81,8 +81,8 @@ void wait_at_cluster();
 
 // ---- copies
 
-// cp.async, of 16 bytes.
-void copy_16(std::uint32_t to, const void* from, bool real);
+// cp.async, of 4 or 16 bytes.
+void copy(std::uint32_t to, const void* from, int bytes, bool real);
 void commit_copies();
 void wait_copies(int pending);
 

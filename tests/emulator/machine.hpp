@@ -21,6 +21,7 @@ struct Warp;
 struct PlainCopy {
   void* to;
   const void* from;
+  std::size_t bytes;
   bool real;
 };
 

@@ -37,12 +37,14 @@ Stage stage_of() {
 }
 
 template <class Kernel>
-Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments) {
+Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments,
+                int shared = shared_bytes<Kernel>) {
   if (blocks == 0) return [](Stream) {};
-  return [blocks = static_cast<unsigned>(blocks), arguments](Stream) {
-    emulator::launch(
-        {.blocks = blocks, .threads = Kernel::threads, .shared_bytes = shared_bytes<Kernel>},
-        [&] { entry<Kernel>(arguments); });
+  return [blocks = static_cast<unsigned>(blocks), arguments, shared](Stream) {
+    emulator::launch({.blocks = blocks,
+                      .threads = Kernel::threads,
+                      .shared_bytes = static_cast<std::size_t>(shared)},
+                     [&] { entry<Kernel>(arguments); });
   };
 }
 

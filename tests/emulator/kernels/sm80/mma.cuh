@@ -7,13 +7,11 @@
 #include "tests/emulator/emulator.hpp"
 
 #define mma mma_instruction
-#define mma_fp32 mma_fp32_instruction
 #define ldmatrix ldmatrix_instruction
 #define ldmatrix_transposed ldmatrix_transposed_instruction
 #define transposed transposed_instruction
 #include "../../../../kernels/sm80/mma.cuh"
 #undef mma
-#undef mma_fp32
 #undef ldmatrix
 #undef ldmatrix_transposed
 #undef transposed
@@ -53,33 +51,6 @@ inline void mma(Sum& d, const Left& a, const Right& b) {
 inline void mma(Sum* d, const Left& a, const RightPair& b) {
   mma(d[0], a, b.tile[0]);
   mma(d[1], a, b.tile[1]);
-}
-
-// What each of the three passes of tf32 multiplies; `a` and `b` as in the original.
-inline void mma_fp32(Sum& d, Sum& low, const Sum& a, float2 b) {
-  struct Own {
-    Sum *d, *low;
-    Split a[4], b[2];  // [row / 8 * 2 + column % 2], [row % 2]
-  } own = {&d,
-           &low,
-           {split(a.x[0]), split(a.x[1]), split(a.x[2]), split(a.x[3])},
-           {split(b.x), split(b.y)}};
-  emulator::meet_with("mma_fp32", own, [](auto lane) {
-    const auto number = [](std::uint32_t bits) { return __uint_as_float(bits); };
-    for (int i = 0; i < 16; ++i)
-      for (int j = 0; j < 8; ++j) {
-        Own& to = lane(i % 8 * 4 + j / 2);
-        float& sum = element(*to.d, i, j);
-        float& small = element(*to.low, i, j);
-        for (int k = 0; k < 8; ++k) {
-          const Split x = lane(i % 8 * 4 + k / 2).a[i / 8 * 2 + k % 2];
-          const Split y = lane(j * 4 + k / 2).b[k % 2];
-          small += number(x.low) * number(y.high);
-          small += number(x.high) * number(y.low);
-          sum += number(x.high) * number(y.high);
-        }
-      }
-  });
 }
 
 namespace emulated {

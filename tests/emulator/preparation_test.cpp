@@ -1,0 +1,163 @@
+// g and A as the CUDA preparation makes them, on the emulator, against sums and inverses in fp64.
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/prepare/preparation.hpp"
+#include "tests/emulator/emulator.hpp"
+#include "tests/support.hpp"
+
+namespace gdn {
+namespace {
+
+using test::HostCase;
+using test::problem_of;
+
+void run(HostCase& c, int seed) {
+  emulator::set_seed(seed);
+  c.g.assign(c.g.size(), NAN);
+  c.A.assign(c.A.size(), {0xFFFF});
+  c.run_on_cpu(cuda_preparation());
+}
+
+struct ChunkOfHead {
+  const HostCase& c;
+  const Chunk& chunk;
+  int head;
+
+  std::size_t element(int row) const {
+    return std::size_t{1} * (chunk.token + row) * c.problem.value_heads + head;
+  }
+  double key_product(int i, int j) const {
+    const int query_head = head / c.problem.heads_per_query();
+    const auto key = [&](int row) {
+      return c.k.data() +
+             (std::size_t{1} * (chunk.token + row) * c.problem.query_heads + query_head) * head_dim;
+    };
+    double sum = 0;
+    for (int d = 0; d < head_dim; ++d) sum += double{to_float(key(i)[d])} * to_float(key(j)[d]);
+    return sum;
+  }
+  Eigen::VectorXd g() const {
+    Eigen::VectorXd g(chunk.length);
+    double sum = 0;
+    for (int i = 0; i < chunk.length; ++i) g[i] = sum += std::max(c.raw_g[element(i)], -128.0F);
+    return g;
+  }
+  Eigen::MatrixXd inverse() const {
+    const Eigen::VectorXd g = this->g();
+    Eigen::MatrixXd N = Eigen::MatrixXd::Identity(chunk.length, chunk.length);
+    for (int i = 0; i < chunk.length; ++i)
+      for (int j = 0; j < i; ++j)
+        N(i, j) = c.beta[element(i)] * std::exp(g[i] - g[j]) * key_product(i, j);
+    return N.triangularView<Eigen::UnitLower>().solve(
+        Eigen::MatrixXd::Identity(chunk.length, chunk.length));
+  }
+};
+
+// Every chunk of every head by itself: no error beyond what rounding A to bf16 costs, 2^-9 at most
+// for each element; 0 above the diagonal; nothing written behind the ends.
+void expect_exact(const HostCase& c, const std::string& what) {
+  for (const Chunk& chunk : c.chunks)
+    for (int head = 0; head < c.problem.value_heads; ++head) {
+      const ChunkOfHead own{c, chunk, head};
+      const Eigen::VectorXd g = own.g();
+      const Eigen::MatrixXd A = own.inverse();
+      double error = 0;
+      for (int i = 0; i < chunk.length; ++i) {
+        ASSERT_NEAR(c.g[own.element(i)], g[i], 1e-6 * (1 - g[i])) << what << ", token " << i;
+        for (int j = 0; j < chunk_tokens; ++j) {
+          const BFloat16 x = c.A[own.element(i) * chunk_tokens + j];
+          if (j > i)
+            ASSERT_EQ(x.bits, 0) << what << ", element " << i << ", " << j;
+          else
+            error += std::pow(to_float(x) - A(i, j), 2);
+        }
+      }
+      ASSERT_LE(std::sqrt(error) / A.norm(), 2e-3)
+          << what << ", " << chunk.length << " tokens from " << chunk.token << ", head " << head;
+    }
+  for (std::size_t i = c.g.size() - HostCase::padding; i < c.g.size(); ++i)
+    ASSERT_TRUE(std::isnan(c.g[i])) << what;
+  for (std::size_t i = c.A.size() - HostCase::padding; i < c.A.size(); ++i)
+    ASSERT_EQ(c.A[i].bits, 0xFFFF) << what;
+}
+
+// Heads that share a query head, up to more than a CTA has warps.
+TEST(EmulatedPreparation, OfAnyGroupOfHeadsIsExact) {
+  for (const int heads : {1, 2, 3, 4, 5, 8}) {
+    HostCase c(problem_of({64, 17, 0, 100, 1}, 2, 2 * heads, false), {.beta_max = 2});
+    run(c, heads);
+    expect_exact(c, std::to_string(heads) + " heads");
+  }
+}
+
+TEST(EmulatedPreparation, OfEveryGateProfileIsExact) {
+  for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,
+                            Gates::strong, Gates::reset, Gates::infinite}) {
+    HostCase c(problem_of({128, 33}, 1, 2, false), {.gates = gates, .beta_max = 2});
+    run(c, 1);
+    expect_exact(c, std::string(name_of(gates)));
+  }
+}
+
+// So many chunks that a device is full, where a CTA takes several if few heads share a query head;
+// and of every length.
+TEST(EmulatedPreparation, OfManyChunksOfEveryLengthIsExact) {
+  for (const int heads : {1, 2}) {
+    std::vector<int> lengths;
+    for (int i = 0; i < 530; ++i) lengths.push_back(i % chunk_tokens + 1);
+    HostCase c(problem_of(lengths, 1, heads, false), {});
+    run(c, 1);
+    expect_exact(c, std::to_string(heads) + " heads");
+  }
+}
+
+// Where terms of either sign nearly cancel, with and without decay.
+TEST(EmulatedPreparation, OfEqualKeysIsExact) {
+  for (const Gates gates : {Gates::zero, Gates::model})
+    for (const float least : {0.9F, 1.4F, 1.9F}) {
+      HostCase c(problem_of({192, 50}, 1, 2, false), {.gates = gates});
+      for (int t = 1; t < 242; ++t)
+        for (int d = 0; d < head_dim; ++d) c.k[t * head_dim + d] = c.k[d];
+      for (int t = 0; t < 2 * 242; ++t) c.beta[t] = least + 0.1F * c.beta[t];
+      run(c, 3);
+      expect_exact(c, std::string(name_of(gates)) + ", beta from " + std::to_string(least));
+    }
+}
+
+// A sequence next to one of NaN is what it is alone.
+TEST(EmulatedPreparation, DoesNotSeeNeighbours) {
+  HostCase c(problem_of({70, 70, 70}, 1, 2, false), {});
+  const HostCase clean = c;
+  for (const int first : {0, 140}) {
+    std::fill_n(c.k.begin() + first * head_dim, 70 * head_dim, BFloat16{0xFFFF});
+    std::fill_n(c.raw_g.begin() + first * 2, 140, NAN);
+    std::fill_n(c.beta.begin() + first * 2, 140, NAN);
+  }
+  HostCase whole = clean;
+  run(c, 1);
+  run(whole, 1);
+  expect_exact(whole, "clean");
+  for (int i = 140; i < 280; ++i) ASSERT_EQ(c.g[i], whole.g[i]);
+  for (int i = 140 * chunk_tokens; i < 280 * chunk_tokens; ++i)
+    ASSERT_EQ(c.A[i].bits, whole.A[i].bits);
+}
+
+TEST(EmulatedPreparation, AnyOrderGivesTheSameBits) {
+  HostCase c(problem_of({64, 65, 10}, 2, 6, false), {});
+  run(c, 0);
+  const HostCase first = c;
+  for (int seed = 1; seed < 20; ++seed) {
+    run(c, seed);
+    for (std::size_t i = 0; i < c.A.size(); ++i)
+      ASSERT_EQ(c.A[i].bits, first.A[i].bits) << "seed " << seed << ", element " << i;
+  }
+}
+
+}  // namespace
+}  // namespace gdn
