@@ -244,10 +244,8 @@ struct ForwardChain : RegisterChain<width, 3> {
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
           const int later = 16 * w + l / 4 + x % 2 * 8, earlier = j + l % 4 * 2 + x / 2 * 8;
-          const float* from = ratios ? gates.inverse : gates.g;
-          float2 factor =
-              *reinterpret_cast<const float2*>(from + (faded ? chunk_tokens - 2 : earlier));
-          if constexpr (faded) factor.x = factor.y;
+          float2 factor = gates.ratio_or_gate<ratios>(l % 4, j / 16, x / 2);
+          if constexpr (faded) factor.x = factor.y = gates.inverse.at(chunk_tokens - 1);
           if constexpr (!ratios) {  // exp(g_i − g_j)/γ'_i
             const float g = min(gates.g[later] - RatioGates::least, 0.F);
             factor = {decay(g, factor.x), decay(g, factor.y)};
@@ -291,7 +289,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       shared.full[stage].wait(turn.parity);
       const RatioGates& gates = this->gates();
       const float gamma_C = gates.gamma_C();
-      this->start();
+      this->start(typename Base::Group::Start(*this));
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) this->keep_state(k);
       products_begin();
@@ -321,13 +319,12 @@ struct ForwardChain : RegisterChain<width, 3> {
         if constexpr (with_output) make_output(input, x, shared.P[stage]);
         products_commit();
         products_wait<0>();
-      } else {  // W waits in O's place for its second use: there are no registers for both
+      } else {  // W waits in V's place for its second use: there are no registers for both
         if constexpr (with_output) {
-          this->wait_for_store();
 #pragma unroll
           for (int i = 0; i < chunk_tokens / 16; ++i) {
             Base::convert(R, x, i);
-            put_left_transposed(shared.O, this->value, 16 * i, x[i]);
+            put_left_transposed(shared.input[stage].V, this->value, 16 * i, x[i]);
           }
           __syncwarp();
         }
@@ -339,7 +336,7 @@ struct ForwardChain : RegisterChain<width, 3> {
         if constexpr (with_output) {
 #pragma unroll
           for (int i = 0; i < chunk_tokens / 16; ++i) {
-            x[i] = sm80::left_of_transposed(shared.O, this->value, 16 * i);
+            x[i] = sm80::left_of_transposed(shared.input[stage].V, this->value, 16 * i);
           }
           products_begin();
           make_output(input, x, shared.P[stage]);
@@ -347,12 +344,15 @@ struct ForwardChain : RegisterChain<width, 3> {
           products_wait<0>();
         }
       }
-      release(shared.free[stage]);
+      if constexpr (with_output) {
+        release(shared.free[stage]);
+      } else {
+        this->release_unseen(stage);
+      }
       turn.next();
       ++round;
       if constexpr (with_output) {
-        this->wait_for_store();
-        this->put_output();
+        this->put_output(stage);
       }
     }
 
@@ -388,7 +388,6 @@ struct ForwardChain : RegisterChain<width, 3> {
     }
     int chunk = segment.first;
     for (; chunk < segment.first_output; ++chunk) group.template step<false>();
-    if (chunk < segment.end) release(shared.output_full), group.output.next();  // Store expects it
     for (; chunk < segment.end; ++chunk) group.template step<true>();
     Base::put_final_state(x, shared.chain, segment, group);
   }
@@ -442,10 +441,9 @@ struct ForwardChain : RegisterChain<width, 3> {
         shared.loaded[stage].initialise(load_threads);
         shared.full[stage].initialise(load_threads + 4);
         shared.scores_full[stage].initialise(4);
-        shared.free[stage].initialise(4 * state_groups);
+        shared.free[stage].initialise(4 * state_groups + 1);
+        shared.output_full[stage].initialise(4 * state_groups);
       }
-      shared.output_full.initialise(4 * state_groups);
-      shared.output_free.initialise(1);
       publish_barriers();
       prefetch(arguments.q);
       prefetch(arguments.k);
@@ -465,7 +463,7 @@ struct ForwardChain : RegisterChain<width, 3> {
         give_registers<40>();
         if (sm90::warp() == store_warp) {
           Base::store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-                      segment.end - segment.first_output);
+                      segment.first_output - segment.first, segment.end - segment.first_output);
         } else {
           load(arguments, shared, chain.first_value, chain.at.after(segment.first), chunks);
         }

@@ -14,21 +14,45 @@ struct ChunkGates {  // 1,024 bytes, [token]; tokens beyond the end repeat the l
   __device__ float gamma_C() const { return gamma[chunk_tokens - 1]; }
 };
 
+// A number of each token, so that what a lane needs for its columns of products (tokens 8 n + 2 t
+// and the next, of all n, with t = lane % 4) stands side by side: it comes 16 bytes at a time, and
+// shared memory is read half as often as for pairs.
+struct ColumnVector {  // 320 bytes
+  float4 x[4][5];      // [t][n / 2]; the last is there to keep lanes from colliding
+
+  __device__ float& at(int token) {
+    return reinterpret_cast<float*>(x[token / 2 % 4])[token / 8 * 2 + token % 2];
+  }
+  __device__ float at(int token) const { return const_cast<ColumnVector*>(this)->at(token); }
+  // Tokens 16 i + 2 t, the next, and those 8 further on.
+  __device__ const float4& columns(int t, int i) const { return x[t][i]; }
+};
+
 // The gates of one chunk for kernels that divide by γ where it is worth it. There γ' stands for γ,
 // which is held at e^−64 and above: 1/γ' leaves ten digits of range to what it multiplies, and what
 // γ' is too much by is a 10^28th of what it multiplies.
-struct RatioGates {  // 1,280 bytes, [token]; tokens beyond the end repeat the last one's g
+struct RatioGates {  // 1,536 bytes; tokens beyond the end repeat the last one's g
   static constexpr float least = -64;
 
   float g[chunk_tokens];
-  float inverse[chunk_tokens];   // 1/γ'
-  float residual[chunk_tokens];  // −β γ', 0 beyond the end: nothing is written there
-  float fade[chunk_tokens];      // exp(g_C − g)
-  float output[chunk_tokens];    // scale · γ'
+  ColumnVector inverse;   // 1/γ'
+  ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
+  ColumnVector fade;      // exp(g_C − g)
+  ColumnVector output;    // scale · γ'
 
   __device__ float gamma_C() const { return sm80::exponential(g[chunk_tokens - 1]); }
   // Whether γ' is γ in all of the chunk.
   __device__ bool exact() const { return g[chunk_tokens - 1] >= least; }
+  // Of tokens 16 i + 8 half + 2 t and the next: 1/γ' where that is exact, else g.
+  template <bool exact>
+  __device__ float2 ratio_or_gate(int t, int i, int half) const {
+    if constexpr (exact) {
+      const float4& both = inverse.columns(t, i);
+      return half == 0 ? float2{both.x, both.y} : float2{both.z, both.w};
+    } else {
+      return *reinterpret_cast<const float2*>(g + 16 * i + 8 * half + 2 * t);
+    }
+  }
 };
 
 // The gates of a chunk in registers, a token a thread: read a chunk before they are written for all
@@ -57,10 +81,10 @@ struct TokenGates {
     if (token >= chunk_tokens) return;
     const float held = max(g, RatioGates::least), gamma = sm80::exponential(held);
     gates.g[token] = g;
-    gates.inverse[token] = sm80::exponential(-held);
-    gates.residual[token] = -beta * gamma;
-    gates.fade[token] = decay(last_g, g);
-    gates.output[token] = output_scale * gamma;
+    gates.inverse.at(token) = sm80::exponential(-held);
+    gates.residual.at(token) = -beta * gamma;
+    gates.fade.at(token) = decay(last_g, g);
+    gates.output.at(token) = output_scale * gamma;
   }
 };
 

@@ -57,16 +57,14 @@ struct Inverse {
     const int w = sm80::opaque(warp()), lane = sm80::opaque(sm90::lane());
     const int i = block * w + lane / 4;
     const float2 g = {gates.g[i], gates.g[i + 8]}, b = {beta[i], beta[i + 8]};
-    const float2 residual = {-gates.residual[i], -gates.residual[i + 8]};
+    const float2 residual = {-gates.residual.at(i), -gates.residual.at(i + 8)};
 #pragma unroll
     for (int j = 0; j < blocks; ++j) {
       if (j > w) continue;
       Sum n[2];
 #pragma unroll
       for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
-        const int column = block * j + lane % 4 * 2 + x / 2 * 8;
-        const float2 of =
-            *reinterpret_cast<const float2*>((ratios ? gates.inverse : gates.g) + column);
+        const float2 of = gates.ratio_or_gate<ratios>(lane % 4, j, x / 2);
         const float gate = x % 2 ? g.y : g.x, write = x % 2 ? b.y : b.x;
         const float row = x % 2 ? residual.y : residual.x;
         const float2 factor = ratios ? float2{row * of.x, row * of.y}

@@ -29,9 +29,9 @@
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ full ─► Scores, State             the inputs are there
 //   Scores ─ scores_full ─► State            P' is there
-//   State ─ free ─► Load                     the inputs may be overwritten, and then P'
-//   State ─ output_full ─► Store             O of the chunk before is there
-//   Store ─ output_free ─► State             O has been read
+//   State ─ output_full ─► Store             O is there, in the place that V had
+//   State, Store ─ free ─► Load              the inputs may be overwritten, and then P'; of a chunk
+//                                            without output State says so for Store
 // Scores is done with the inputs when P' is there, without which State does not free them. State
 // waits for P' in chunks without output as well, or Scores might miss a phase of `full`.
 // tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
@@ -104,19 +104,17 @@ struct RegisterChain {
 
   struct Input {                         // 57,344 bytes with 128 values, 49,152 with 64
     Tile<chunk_tokens, head_dim> Q, K;   // 16,384 each  [token][key]
-    Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]
+    Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]; then O
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
   // With 128 values 153,600 bytes with two stages, 219,136 with three; with 64 129,024 and 186,368.
   struct Shared {
     Input input[stages];
     Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
-    Tile<chunk_tokens, width> O;                 // 16,384 or 8,192  [token][value]
-    RatioGates gates[gates_slots];               //  1,280 each
+    RatioGates gates[gates_slots];               //  1,536 each
     Chain chain;  // for State, which has no registers to keep these in
     Segment segment;
-    PhaseBarrier full[stages], scores_full[stages], free[stages];
-    PhaseBarrier output_full, output_free;
+    PhaseBarrier full[stages], scores_full[stages], free[stages], output_full[stages];
   };
 
   static constexpr std::uint32_t input_bytes = sizeof(Input);
@@ -187,19 +185,18 @@ struct RegisterChain {
 
   // ---- Store
 
-  // `at` is the first chunk with an output, as long as the rest of the sequence.
+  // `at` is the first chunk with an output, as long as the rest of the sequence, and comes after
+  // `rounds` others.
   static __device__ void store(const Arguments& arguments, Shared& shared, int first_value,
-                               Place at, int chunks) {
-    if (chunks == 0) return;
-    Turn<1> turn;
-    for (int come = 0; come <= chunks; ++come, turn.next()) {
+                               Place at, int rounds, int chunks) {
+    Turn<stages> turn;
+    int stage = rounds % stages;
+    for (int i = 0; i < chunks; ++i, at = at.after(1), turn.next()) {
       jitter();
-      shared.output_full.wait(turn.parity);
-      if (come > 0) {  // nothing comes with the first chunk
-        put_out(arguments, shared.O, first_value, at);
-        at = at.after(1);
-      }
-      release(shared.output_free);
+      shared.output_full[turn.stage].wait(turn.parity);
+      put_out(arguments, shared.input[stage].V, first_value, at);
+      release(shared.free[stage]);
+      if (++stage == stages) stage = 0;
     }
   }
 
@@ -269,9 +266,7 @@ struct RegisterChain {
 #pragma unroll
       for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
         const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
-        const int earlier = j + lane() % 4 * 2 + x / 2 * 8;
-        float2 factor =
-            *reinterpret_cast<const float2*>((exact ? gates.inverse : gates.g) + earlier);
+        float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
         if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
           const float g = min(gates.g[later] - RatioGates::least, 0.F);
           factor = {decay(g, factor.x), decay(g, factor.y)};
@@ -295,10 +290,11 @@ struct RegisterChain {
   struct Factors {
     float2 of[chunk_tokens / 8];
 
-    __device__ explicit Factors(const float* vector) {
+    __device__ explicit Factors(const ColumnVector& vector) {
 #pragma unroll
-      for (int n = 0; n < chunk_tokens / 8; ++n) {
-        of[n] = reinterpret_cast<const float2*>(vector)[4 * n + lane() % 4];
+      for (int i = 0; i < chunk_tokens / 16; ++i) {
+        const float4 both = vector.columns(lane() % 4, i);
+        of[2 * i] = {both.x, both.y}, of[2 * i + 1] = {both.z, both.w};
       }
     }
   };
@@ -322,9 +318,8 @@ struct RegisterChain {
   struct Group {
     Shared& shared;
     const int value;
-    Turn<stages> turn = {};
-    unsigned round = 0;  // chunks so far
-    Turn<1> output = {};
+    Turn<stages> turn = {}, output = {};
+    unsigned round = 0;          // chunks so far
     Sum S[head_dim / 8] = {};    // Sᵀ: [key / 8]
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
@@ -333,48 +328,57 @@ struct RegisterChain {
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 
-    // R starts at −Vᵀ/γ': its 16 tokens i.
-    __device__ void start(const Factors& inverse, int i) {
-      const Left v = sm80::left_of_transposed(shared.input[turn.stage].V, value, 16 * i);
+    // R starts at −Vᵀ/γ'.
+    struct Start {
+      Operand v;
+      Factors inverse;
+      __device__ Start(const Group& group) : inverse(group.gates().inverse) {
 #pragma unroll
-      for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
-        const float2 pair = sm80::unpack(v.x[x]), factor = inverse.of[2 * i + x / 2];
-        float* to = R[2 * i + x / 2].x + x % 2 * 2;
-        to[0] = -pair.x * factor.x, to[1] = -pair.y * factor.y;
-        sm80::pin(to[0]), sm80::pin(to[1]);
+        for (int i = 0; i < 4; ++i) {
+          v[i] =
+              sm80::left_of_transposed(group.shared.input[group.turn.stage].V, group.value, 16 * i);
+        }
+      }
+    };
+    __device__ void start(const Start& from) {
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {  // x / 2: which eight tokens, x % 2: which eight values
+          const float2 pair = sm80::unpack(from.v[i].x[x]), factor = from.inverse.of[2 * i + x / 2];
+          float* to = R[2 * i + x / 2].x + x % 2 * 2;
+          to[0] = -pair.x * factor.x, to[1] = -pair.y * factor.y;
+        }
       }
     }
-    __device__ void start() {
-      const Factors inverse(gates().inverse);
-#pragma unroll
-      for (int i = 0; i < chunk_tokens / 16; ++i) start(inverse, i);
-    }
     // S rounded: its 16 keys k.
-    __device__ void keep_state(int k) {
-      before[k] = left(S[2 * k], S[2 * k + 1]);
-    }
+    __device__ void keep_state(int k) { before[k] = left(S[2 * k], S[2 * k + 1]); }
     __device__ void fade_state(float gamma_C) {
 #pragma unroll
       for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
     }
 
-    // O of the chunk before, for Store: its 16 tokens i. Its place is free.
-    __device__ void put_output(const Factors& factors, int i) {
+    // O of the chunk before, in V's place, for Store: its 16 tokens i.
+    __device__ void put_output(const Factors& factors, int stage, int i) {
       Operand x;
       convert(O, factors, x, i);
-      put_left_transposed(shared.O, value, 16 * i, x[i]);
+      put_left_transposed(shared.input[stage].V, value, 16 * i, x[i]);
     }
-    __device__ void put_output() {
+    __device__ void put_output(int stage) {
       const Factors factors(shared.gates[(round - 1) % gates_slots].output);
 #pragma unroll
-      for (int i = 0; i < chunk_tokens / 16; ++i) put_output(factors, i);
+      for (int i = 0; i < chunk_tokens / 16; ++i) put_output(factors, stage, i);
       release_output();
     }
     __device__ void release_output() {
-      release(shared.output_full);
+      release(shared.output_full[output.stage]);
       output.next();
     }
-    __device__ void wait_for_store() { shared.output_free.wait(output.parity ^ 1); }
+    // Of a chunk without output, which Store does not see.
+    __device__ void release_unseen(int stage) {
+      release(shared.free[stage]);
+      if (value == 0 && lane() == 0) shared.free[stage].arrive();
+    }
 
     // A step of 16 keys of K S or Q S of a chunk, and one of 16 tokens of W P'.
     __device__ void multiply_state(Columns& d, const Tile<chunk_tokens, head_dim>& keys, int k,
@@ -401,15 +405,15 @@ struct RegisterChain {
       if constexpr (after_output) products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        if constexpr (after_output) add_to_output(stage_before, j);
         keep_state(j);
+        if constexpr (after_output) add_to_output(stage_before, j);
       }
       if constexpr (after_output) products_commit();
       products_begin();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        multiply_state(R, input.K, k, true);
         keep_state(k + 4);
+        multiply_state(R, input.K, k, true);
       }
       products_commit();
       if constexpr (after_output) {
@@ -420,20 +424,22 @@ struct RegisterChain {
       products_begin();
 #pragma unroll
       for (int k = 4; k < 8; ++k) {
+        if constexpr (after_output) put_output(factors_before, stage_before, k - 4);
         multiply_state(R, input.K, k, true);
-        if constexpr (with_output) {
-          put_output(factors_before, k - 4);
-        }
       }
       products_commit();
+      if constexpr (after_output) release_output();
       if constexpr (with_output) {
-        release_output();
         products_begin();
 #pragma unroll
         for (int k = 0; k < 4; ++k) multiply_state(O, input.Q, k, k > 0);
-        products_commit();
       }
       if (gamma_C != 1) fade_state(gamma_C);
+      if constexpr (with_output) {
+#pragma unroll
+        for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, k > 0);
+        products_commit();
+      }
       Operand x;
       const Factors residual(gates().residual);
       products_wait<with_output ? 1 : 0>();
@@ -445,20 +451,15 @@ struct RegisterChain {
         multiply<Major::k>(R, x[j], input.A.k_major(0, 16 * j), j > 0);
       }
       products_commit();
-      if constexpr (with_output) {
-#pragma unroll
-        for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, true);
-        products_commit();
-      }
       const Factors fade(gates().fade);
-      products_wait<with_output ? 1 : 0>();
+      products_wait<0>();
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
       turn.next();
       ++round;
       if (last) turn = now;  // whose inputs are there
       shared.full[turn.stage].wait(turn.parity);
-      if constexpr (with_output) wait_for_store();
+      const Start next(*this);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         convert(R, fade, x, 2 * half);
@@ -466,16 +467,16 @@ struct RegisterChain {
         products_begin();
 #pragma unroll
         for (int j = 2 * half; j < 2 * half + 2; ++j) {
-          multiply<Major::mn>(S, x[j], input.K.mn_major(0, 16 * j), true);
           if constexpr (with_output) {
             if (half == 0) convert(R, w, 2 * j), convert(R, w, 2 * j + 1);
           }
+          multiply<Major::mn>(S, x[j], input.K.mn_major(0, 16 * j), true);
         }
       }
       products_commit();
-      if (!last) start();
+      if (!last) start(next);
       products_wait<0>();
-      if constexpr (!with_output) release(shared.free[now.stage]);
+      if constexpr (!with_output) release_unseen(now.stage);
     }
     __device__ void finish_output() {
       products_begin();
@@ -483,15 +484,14 @@ struct RegisterChain {
       for (int j = 0; j < 4; ++j) add_to_output(turn.stage, j);
       products_commit();
       products_wait<0>();
-      wait_for_store();
-      put_output();
+      put_output(turn.stage);
     }
 
     // All chunks of a segment, from S.
     __device__ void go_through(const Segment& segment) {
       if (segment.first == segment.end) return;
       shared.full[0].wait(0);
-      start();
+      start(Start(*this));
       int chunk = segment.first;
       while (chunk < segment.first_output) step<false, false>(++chunk == segment.end);
       if (chunk == segment.end) return;
@@ -543,10 +543,9 @@ struct RegisterChain {
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);
         shared.scores_full[stage].initialise(4);
-        shared.free[stage].initialise(4 * state_groups);
+        shared.free[stage].initialise(4 * state_groups + 1);
+        shared.output_full[stage].initialise(4 * state_groups);
       }
-      shared.output_full.initialise(4 * state_groups);
-      shared.output_free.initialise(1);
       publish_barriers();
       prefetch(arguments.q);
       prefetch(arguments.k);
@@ -566,7 +565,7 @@ struct RegisterChain {
         give_registers<load_registers>();
         if (warp() == store_warp) {
           store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-                segment.end - segment.first_output);
+                segment.first_output - segment.first, segment.end - segment.first_output);
         } else {
           load(arguments, shared, chain.first_value, chain.at.after(segment.first),
                segment.end - segment.first);
@@ -589,9 +588,9 @@ struct RegisterChain {
   }
 };
 
-static_assert(sizeof(RegisterChain<128, 2>::Shared) == 153600 &&
-              sizeof(RegisterChain<128, 3>::Shared) == 219136 &&
-              sizeof(RegisterChain<64, 2>::Shared) == 129024 &&
-              sizeof(RegisterChain<64, 3>::Shared) == 186368);
+static_assert(sizeof(RegisterChain<128, 2>::Shared) == 138240 &&
+              sizeof(RegisterChain<128, 3>::Shared) == 203776 &&
+              sizeof(RegisterChain<64, 2>::Shared) == 121856 &&
+              sizeof(RegisterChain<64, 3>::Shared) == 179200);
 
 }  // namespace gdn::sm90
