@@ -121,9 +121,10 @@ struct RegisterChain {
 
   // ---- Load
 
-  // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last.
+  // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
+  // first `without_output` of them go without Q.
   static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
-                              int chunks) {
+                              int without_output, int chunks) {
     const Tensors& x = arguments.tensors;
     TokenGates gates;
     gates.read(x, at);
@@ -140,7 +141,8 @@ struct RegisterChain {
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
       if (threadIdx.x == 32 * engine_warp) {
-        full.arrive_and_expect(input_bytes);
+        const bool with_output = round >= without_output;
+        full.arrive_and_expect(with_output ? input_bytes : input_bytes - sizeof input.Q);
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
         }
@@ -149,7 +151,7 @@ struct RegisterChain {
                    full);
         }
         load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
-        for (int panel = 0; panel < 2; ++panel) {
+        for (int panel = 0; panel < 2 * with_output; ++panel) {
           load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
         }
       } else {
@@ -409,6 +411,8 @@ struct RegisterChain {
         if constexpr (after_output) add_to_output(stage_before, j);
       }
       if constexpr (after_output) products_commit();
+      // What is loaded stands before products, so that nobody waits for it behind them.
+      const Factors factors_before(shared.gates[(round - 1) % gates_slots].output);
       products_begin();
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -420,7 +424,6 @@ struct RegisterChain {
         products_wait<1>();
         release(shared.free[stage_before]);
       }
-      const Factors factors_before(shared.gates[(round - 1) % gates_slots].output);
       products_begin();
 #pragma unroll
       for (int k = 4; k < 8; ++k) {
@@ -429,6 +432,7 @@ struct RegisterChain {
       }
       products_commit();
       if constexpr (after_output) release_output();
+      const Factors residual(gates().residual);
       if constexpr (with_output) {
         products_begin();
 #pragma unroll
@@ -441,17 +445,16 @@ struct RegisterChain {
         products_commit();
       }
       Operand x;
-      const Factors residual(gates().residual);
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
       for (int i = 0; i < 4; ++i) convert(R, residual, x, i);
+      const Factors fade(gates().fade);
       products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         multiply<Major::k>(R, x[j], input.A.k_major(0, 16 * j), j > 0);
       }
       products_commit();
-      const Factors fade(gates().fade);
       products_wait<0>();
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
@@ -568,7 +571,7 @@ struct RegisterChain {
                 segment.first_output - segment.first, segment.end - segment.first_output);
         } else {
           load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-               segment.end - segment.first);
+               segment.first_output - segment.first, segment.end - segment.first);
         }
         break;
       case Scores:
