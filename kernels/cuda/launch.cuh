@@ -7,6 +7,10 @@
 //   struct Arguments;                          passed by value
 //   struct Shared;                             the plan of its dynamic shared memory
 //   static __device__ void run(const Arguments&, Shared&);
+// and where it may begin before the launch ahead of it has ended (programmatic dependent launch)
+//   static constexpr bool follows_closely = true;
+// Its CTAs are then there when that launch is over, or lets them begin (dependent.cuh), and wait
+// for all that it has written before they run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,14 +20,21 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/sm80/dependent.cuh"
 #include "kernels/variant.hpp"
 
 namespace gdn {
 
 template <class Kernel>
+constexpr bool follows_closely = requires {
+  requires Kernel::follows_closely;
+};
+
+template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks_per_processor)
     entry(const __grid_constant__ typename Kernel::Arguments arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
+  if constexpr (follows_closely<Kernel>) wait_for_launch_ahead();
   Kernel::run(arguments, *reinterpret_cast<typename Kernel::Shared*>(shared));
 }
 
@@ -58,9 +69,17 @@ Launch launcher(std::int64_t blocks, const typename Kernel::Arguments& arguments
                                       shared_bytes<Kernel>),
                  Kernel::name);
   return [blocks = static_cast<unsigned>(blocks), arguments, shared](Stream stream) {
-    entry<Kernel>
-        <<<blocks, Kernel::threads, shared, static_cast<cudaStream_t>(stream)>>>(arguments);
-    throw_on_error(cudaGetLastError(), Kernel::name);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = Kernel::threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &early;
+    config.numAttrs = follows_closely<Kernel> ? 1 : 0;
+    throw_on_error(cudaLaunchKernelEx(&config, entry<Kernel>, arguments), Kernel::name);
   };
 }
 

@@ -71,6 +71,7 @@ struct RegisterChain {
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
   static constexpr int blocks_per_processor = 1;
+  static constexpr bool follows_closely = true;
   // Of a thread. Those of four warpgroups together are 512: all that there are.
   static constexpr int load_registers = state_groups == 2 ? 32 : 40, scores_registers = 64,
                        state_registers = 208;

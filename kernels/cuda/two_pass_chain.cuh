@@ -213,6 +213,7 @@ struct Transitions : TwoPassChain<128, stages> {
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
+    let_next_launch_begin();
     const int ctas = arguments.value_heads * ctas_a_head;
     const int cta = static_cast<int>(blockIdx.x) % ctas, head = cta / ctas_a_head;
     const bool is_transition = cta % ctas_a_head == 1;
@@ -260,6 +261,7 @@ struct Transitions : TwoPassChain<128, stages> {
 struct TwoPassScan {
   static constexpr const char* name = "two_pass_scan";
   static constexpr int threads = 160, blocks_per_processor = 1;
+  static constexpr bool follows_closely = true;
   static constexpr int ctas_a_head = 2, stages = 3;
   static constexpr int load_warp = 4;
 
@@ -337,6 +339,7 @@ struct TwoPassScan {
     const auto step = [&](Sum(&N)[head_dim / 8], Sum(&next)[head_dim / 8]) {
       const int now = at;
       at = steps.next();
+      kept(at < 0 ? now : at).get(next);  // comes while the product is under way
       jitter();
       shared.full[turn.stage].wait(turn.parity);
       products_begin();
@@ -348,7 +351,6 @@ struct TwoPassScan {
         }
       }
       products_commit();
-      kept(at < 0 ? now : at).get(next);  // a branch would end the product first
       products_wait<0>();
       round(N);
       kept(now).put(N);
@@ -366,6 +368,7 @@ struct TwoPassScan {
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
+    let_next_launch_begin();
     const int ctas = arguments.boundary.heads * ctas_a_head;
     const int cta = static_cast<int>(blockIdx.x) % ctas;
     const Steps steps(arguments.boundary, arguments.sequences[blockIdx.x / ctas],

@@ -385,6 +385,7 @@ struct Preparation {
   }
 
   static __device__ void run(const Arguments& arguments, Shared& s) {
+    let_next_launch_begin();
     const Tensors& x = arguments.tensors;
     const int warp = dealt_warp(), team = arguments.team;
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
