@@ -39,6 +39,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/prepare/preparation.hpp"
+#include "kernels/sm80/dependent.cuh"
 #include "kernels/sm80/tile.cuh"
 
 namespace gdn {
