@@ -128,7 +128,7 @@ struct ForwardChain : RegisterChain<width, 3> {
 
   // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last.
   static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
-                              int chunks) {
+                              int without_output, int chunks) {
     const Tensors& x = arguments.tensors;
     RawGates gates;
     gates.read(x, at);
@@ -154,6 +154,7 @@ struct ForwardChain : RegisterChain<width, 3> {
           load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, loaded);
         }
         full.arrive_and_expect(sizeof input.V);
+        Base::wait_until_stored(shared, round - without_output);
         for (int panel = 0; panel < width / 64; ++panel) {
           load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
                    full);
@@ -165,6 +166,7 @@ struct ForwardChain : RegisterChain<width, 3> {
     }
     for (; round < chunks; ++round, at = at.after(1), turn.next()) {
       bring_gates();
+      Base::wait_until_stored(shared, round - without_output);
       Input& input = shared.input[turn.stage];
       load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
       load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
@@ -344,11 +346,7 @@ struct ForwardChain : RegisterChain<width, 3> {
           products_wait<0>();
         }
       }
-      if constexpr (with_output) {
-        release(shared.free[stage]);
-      } else {
-        this->release_unseen(stage);
-      }
+      release(shared.free[stage]);
       turn.next();
       ++round;
       if constexpr (with_output) {
@@ -441,8 +439,9 @@ struct ForwardChain : RegisterChain<width, 3> {
         shared.loaded[stage].initialise(load_threads);
         shared.full[stage].initialise(load_threads + 4);
         shared.scores_full[stage].initialise(4);
-        shared.free[stage].initialise(4 * state_groups + 1);
+        shared.free[stage].initialise(4 * state_groups);
         shared.output_full[stage].initialise(4 * state_groups);
+        shared.stored[stage].initialise(1);
       }
       publish_barriers();
       prefetch(arguments.q);
@@ -465,7 +464,8 @@ struct ForwardChain : RegisterChain<width, 3> {
           Base::store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
                       segment.first_output - segment.first, segment.end - segment.first_output);
         } else {
-          load(arguments, shared, chain.first_value, chain.at.after(segment.first), chunks);
+          load(arguments, shared, chain.first_value, chain.at.after(segment.first),
+               segment.first_output - segment.first, chunks);
         }
         break;
       case Make:

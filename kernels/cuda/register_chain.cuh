@@ -30,8 +30,8 @@
 //   Load ─ full ─► Scores, State             the inputs are there
 //   Scores ─ scores_full ─► State            P' is there
 //   State ─ output_full ─► Store             O is there, in the place that V had
-//   State, Store ─ free ─► Load              the inputs may be overwritten, and then P'; of a chunk
-//                                            without output State says so for Store
+//   State ─ free ─► Load                     the inputs but V may be overwritten, and then P'
+//   Store ─ stored ─► Load                   V may be overwritten as well
 // Scores is done with the inputs when P' is there, without which State does not free them. State
 // waits for P' in chunks without output as well, or Scores might miss a phase of `full`.
 // tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
@@ -115,7 +115,8 @@ struct RegisterChain {
     RatioGates gates[gates_slots];               //  1,536 each
     Chain chain;  // for State, which has no registers to keep these in
     Segment segment;
-    PhaseBarrier full[stages], scores_full[stages], free[stages], output_full[stages];
+    PhaseBarrier full[stages], scores_full[stages], free[stages];
+    PhaseBarrier output_full[stages], stored[stages];
   };
 
   static constexpr std::uint32_t input_bytes = sizeof(Input);
@@ -147,13 +148,14 @@ struct RegisterChain {
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
         }
-        for (int panel = 0; panel < width / 64; ++panel) {
-          load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
-                   full);
-        }
         load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
         for (int panel = 0; panel < 2 * with_output; ++panel) {
           load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
+        }
+        wait_until_stored(shared, round - without_output);
+        for (int panel = 0; panel < width / 64; ++panel) {
+          load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
+                   full);
         }
       } else {
         full.arrive();
@@ -161,6 +163,7 @@ struct RegisterChain {
     }
     for (; round < chunks; ++round, at = at.after(1), turn.next()) {
       bring_gates();
+      wait_until_stored(shared, round - without_output);
       Input& input = shared.input[turn.stage];
       load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
       load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
@@ -181,6 +184,13 @@ struct RegisterChain {
 #else
   static constexpr bool has_engine = true;
 #endif
+  // That the place of V is free for a chunk's, which is the `output`th with one: Store has read
+  // from there what the chunk before left.
+  static __device__ void wait_until_stored(Shared& shared, int output) {
+    const int before = output - stages;
+    if (before >= 0) shared.stored[before % stages].wait(before / stages % 2);
+  }
+
   // Not the short chunk: the copy engine knows no end of a sequence.
   static __device__ bool is_copied_by_engine(const Place& at) {
     return has_engine && at.length >= chunk_tokens;
@@ -198,7 +208,7 @@ struct RegisterChain {
       jitter();
       shared.output_full[turn.stage].wait(turn.parity);
       put_out(arguments, shared.input[stage].V, first_value, at);
-      release(shared.free[stage]);
+      release(shared.stored[turn.stage]);
       if (++stage == stages) stage = 0;
     }
   }
@@ -336,10 +346,10 @@ struct RegisterChain {
       Operand v;
       Factors inverse;
       __device__ Start(const Group& group) : inverse(group.gates().inverse) {
+        const int value = sm80::opaque(group.value);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          v[i] =
-              sm80::left_of_transposed(group.shared.input[group.turn.stage].V, group.value, 16 * i);
+          v[i] = sm80::left_of_transposed(group.shared.input[group.turn.stage].V, value, 16 * i);
         }
       }
     };
@@ -377,12 +387,6 @@ struct RegisterChain {
       release(shared.output_full[output.stage]);
       output.next();
     }
-    // Of a chunk without output, which Store does not see.
-    __device__ void release_unseen(int stage) {
-      release(shared.free[stage]);
-      if (value == 0 && lane() == 0) shared.free[stage].arrive();
-    }
-
     // A step of 16 keys of K S or Q S of a chunk, and one of 16 tokens of W P'.
     __device__ void multiply_state(Columns& d, const Tile<chunk_tokens, head_dim>& keys, int k,
                                    bool accumulate) {
@@ -480,7 +484,7 @@ struct RegisterChain {
       products_commit();
       if (!last) start(next);
       products_wait<0>();
-      if constexpr (!with_output) release_unseen(now.stage);
+      if constexpr (!with_output) release(shared.free[now.stage]);
     }
     __device__ void finish_output() {
       products_begin();
@@ -547,8 +551,9 @@ struct RegisterChain {
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);
         shared.scores_full[stage].initialise(4);
-        shared.free[stage].initialise(4 * state_groups + 1);
+        shared.free[stage].initialise(4 * state_groups);
         shared.output_full[stage].initialise(4 * state_groups);
+        shared.stored[stage].initialise(1);
       }
       publish_barriers();
       prefetch(arguments.q);

@@ -109,10 +109,10 @@ Variant segmented() {
           .scopes = {Scope::core},
           .needs = needs_hopper,
           .accepts = nullptr,
-          .instances = {instance<128, 2>(0), instance<128, 3>(0), instance<64, 2>(0),
-                        instance<64, 3>(0), instance<128, 2>(2), instance<128, 2>(4),
-                        instance<128, 2>(8), instance<128, 2>(16), instance<64, 2>(2),
-                        instance<64, 2>(4), instance<64, 2>(8), instance<64, 2>(16)}};
+          .instances = {instance<128, 3>(0), instance<128, 3>(2), instance<128, 3>(4),
+                        instance<128, 3>(8), instance<128, 3>(16), instance<64, 3>(0),
+                        instance<64, 3>(2), instance<64, 3>(4), instance<64, 3>(8),
+                        instance<64, 3>(16)}};
 }
 
 }  // namespace gdn::gpu

@@ -156,11 +156,10 @@ Variant two_pass() {
           .scopes = {Scope::core},
           .needs = needs_hopper,
           .accepts = nullptr,
-          .instances = {instance<128, 2>(0, 0), instance<128, 3>(0, 0), instance<64, 2>(0, 0),
-                        instance<64, 3>(0, 0), instance<128, 2>(0, -12), instance<128, 3>(0, -12),
-                        instance<64, 2>(0, -12), instance<64, 3>(0, -12), instance<128, 2>(2, 0),
-                        instance<128, 2>(4, 0), instance<128, 2>(8, 0), instance<64, 3>(2, 0),
-                        instance<64, 3>(4, 0), instance<64, 3>(8, 0), instance<64, 3>(8, -12)}};
+          .instances = {instance<128, 3>(0, 0), instance<128, 3>(2, 0), instance<128, 3>(4, 0),
+                        instance<128, 3>(8, 0), instance<128, 3>(0, -12), instance<64, 3>(0, 0),
+                        instance<64, 3>(2, 0), instance<64, 3>(4, 0), instance<64, 3>(8, 0),
+                        instance<64, 3>(0, -12), instance<64, 3>(8, -12)}};
 }
 
 }  // namespace gdn::gpu
