@@ -14,27 +14,31 @@
 // and L_IJ, split for the products once, serves all heads of a team.
 //
 // A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
-// many of its value heads. Together its warps make L and bring the gates; after the only barrier
-// each warp is by itself. Products take the same registers as `Left` or as the transpose to the
-// right (sm80/mma.cuh), so that what one yields is what the next one takes: A_10 comes transposed.
+// many of its value heads. Together its warps bring K and the gates, make L and store g; after the
+// last of three barriers each warp is by itself. Products take the same registers as `Left` or as
+// the transpose to the right (sm80/mma.cuh), so that what one yields is what the next one takes:
+// A_10 comes transposed.
 //
 // Precision: gates and diagonal blocks are fp32, and only differences <= 0 are exponentiated.
 // Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
 // loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
 // that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
 //
-// Bytes: 128 written a token and head, 256 read a token and query head; 67 + 34 MB, 20 to 24 µs,
-// for 8192 tokens, 16 query and 64 value heads.
-// Instructions of a warp, which is a chunk and head, of a team of four (sm_90):
-//   ~140 where it is, gates asked for      ~200 its part of L, 40 of them mma
-//    ~95 gates                             ~160 N_ww       ~220 D_w
-//   ~700 solve: 96 mma, 400 to split       ~120 A goes out
-// ~1640 in all. For that problem a scheduler has 15.5 such warps, 25,400 cycles at one a cycle; at
-// 0.6 to 0.65 of that, with four warps at a time, 21 to 24 µs are predicted. Shared memory and L1
-// come to as much: ~650 wavefronts a head if a broadcast is one, 40,500 cycles a multiprocessor, of
-// which A and K are four tenths. Alone on its scheduler a warp takes ~3000 cycles, 1.7 µs, and the
-// memory's latency twice.
+// What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
+// warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
+// value heads; 23.4 for 32768 tokens, 2 and 8; 8.1 for 8192 tokens, 4 and 4; 4.9 for few. Of the
+// first, L1 was busy for 81 % of the time, the schedulers for 32 %, DRAM for 38 %.
+// Its cycles are, as counted for a chunk and head in a team of four, then and now:
+//   wavefronts of shared memory  541    538   K 0, 112; gates 54, 22; N 112, 72; substitution 64;
+//                                             D 84, 66; factors 32; L 66; A 128, 104
+//   lines of global memory       322    146   K 160, 32; gates 32; g 64, 16; A 64; chunk 2
+//   filling L1 from L2            64     32   gates 32, K 32, 0
+// 927 and 716: 62 such heads a multiprocessor are 25 µs, at the same share of the time 31 to 34.
+// For the other shapes 18, 7.5 and 4.8 are predicted: these wait for K once instead of four times,
+// but at two barriers more. Instructions of a warp, ~1790 instead of 1640, are no limit: 28,000
+// cycles of 57,000.
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
@@ -68,15 +72,15 @@ struct Preparation {
   };
   static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
-  struct Head {                         // 9,216 bytes, of a warp
+  struct Head {                         // 9,472 bytes, of a warp
     union {                             // one after the other
       float N[blocks][block * 24 + 4];  // N_ww, [w][24 row + column]; blocks in other banks
       float D[blocks][block * block];   // D_w, [w][column_start(column) ^ row]
       Tile<chunk_tokens, chunk_tokens> A;
     };
     // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
-    float g[chunk_tokens];  // log2(e) · (g − that of the block's first token); first g itself
-    float beta[chunk_tokens];
+    float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
+    float2 row[chunk_tokens];  // the same, and β
     // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
     // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
@@ -89,12 +93,20 @@ struct Preparation {
     return c / 8 * 128 + late * 64 + c % 2 * 32 + (c % 4 ^ late) * 8 + late * 4;
   }
 
-  struct Shared {  // 46,080 to 73,728 bytes
-    Head heads[warps];
-    System systems[warps];  // as many as there are teams
+  // Of a team: one for L, and one for each warp. Before that K is there, over L and what the first
+  // warp makes of N.
+  union Part {
+    System system;
+    Head head;
+  };
+  using Keys = Tile<chunk_tokens, head_dim>;
+  static_assert(sizeof(Keys) <= sizeof(Part) + offsetof(Head, g));
+
+  struct Shared {           // 47,360 to 75,776 bytes
+    Part parts[2 * warps];  // as many as there are warps and teams
   };
   static constexpr int shared_of(int teams) {
-    return static_cast<int>(offsetof(Shared, systems) + teams * sizeof(System));
+    return static_cast<int>((warps + teams) * sizeof(Part));
   }
 
   struct Block {  // [16 × 16]
@@ -144,18 +156,18 @@ struct Preparation {
     }
     return raw;
   }
-  static __device__ void put_raw(const Raw& raw, const Share& share, Head* to) {
+  static __device__ void put_raw(const Raw& raw, const Share& share, Part* to) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      to[share.own].pair[share.place + 32 * e] = raw.g[e];
-      to[share.own].half[share.place + 32 * e] = raw.beta[e];
+      to[share.own].head.pair[share.place + 32 * e] = raw.g[e];
+      to[share.own].head.half[share.place + 32 * e] = raw.beta[e];
     }
   }
-  static __device__ void store_gates(const Tensors& x, const Share& share, const Head* from) {
+  static __device__ void store_gates(const Tensors& x, const Share& share, const Part* from) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (share.real[e]) {
-        x.g[share.at + e * share.stride] = from[share.own].g[share.place + 32 * e];
+        x.g[share.at + e * share.stride] = from[share.own].head.g[share.place + 32 * e];
       }
     }
   }
@@ -194,66 +206,80 @@ struct Preparation {
       pair_of(values, 2 * lane()) = {later ? low * -beta.x : low, later ? high * -beta.y : high};
     };
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
-    pair_of(to.g, 2 * lane()) = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
-    pair_of(to.beta, 2 * lane()) = beta;
+    const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    pair_of(to.g, 2 * lane()) = relative;
+    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
     put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
   // ---- L
 
-  // Of 16 keys, 32 of their numbers: a lane has eight neighbours of rows g and g+8. That these are
-  // not the columns that `Left` means does not matter to L, a sum over them all.
-  struct Keys {
-    uint4 x, y;
-
-    __device__ Left left(int half) const {
-      return half == 0 ? Left{{x.x, y.x, x.y, y.y}} : Left{{x.z, y.z, x.w, y.w}};
+  // The team's part of K, rows beyond the end as 0.
+  template <int team>
+  static __device__ void load_keys(const Tensors& x, const Place& at, int member, Keys& to) {
+    const int thread = 32 * member + lane(), row = thread / Keys::units;
+    const int unit = thread % Keys::units;
+    const std::uint32_t start = to.address(row, 0, 0, 8 * unit);
+    const BFloat16* from = x.k + at.query() + row * at.query_stride() + 8 * unit;
+#pragma unroll
+    for (int first = 0; first < chunk_tokens; first += 2 * team) {
+      copy_16((start ^ first % 8 * 16) + first * Keys::row_bytes, from, row + first < at.length);
+      from += 2 * team * at.query_stride();
     }
-    __device__ RightPair right(int half) const { return sm80::right(left(half)); }
-  };
-
-  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and where
-  // `count` is 3 with m = r+2.
-  template <int count>
-  static __device__ void key_products(const Tensors& x, const Place& at, int role, System& to) {
-    const int g = lane() / 4, t = lane() % 4;
-    const BFloat16* rows[count][2];
-#pragma unroll
-    for (int n = 0; n < count; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {  // beyond the end stands the last key: it has β = 0
-        const int row = min((role + n) % blocks * block + g + 8 * e, at.length - 1);
-        rows[n][e] = x.k + at.query() + row * at.query_stride() + 8 * t;
-      }
-    }
-    Block l[count] = {};
-#pragma unroll
-    for (int k = 0; k < head_dim; k += 32) {
-      Keys keys[count];
-#pragma unroll
-      for (int n = 0; n < count; ++n) {
-        keys[n] = {*reinterpret_cast<const uint4*>(rows[n][0] + k),
-                   *reinterpret_cast<const uint4*>(rows[n][1] + k)};
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int n = 0; n < count; ++n) mma(l[n].x, keys[0].left(half), keys[n].right(half));
-      }
-    }
-    const Sum *low = &l[0].x[0], *high = &l[0].x[1];
-    to.left[role][lane()] = {low->x[0], low->x[1], low->x[2], low->x[3]};
-    to.right[role][lane()] = {high->x[2], high->x[3]};
-#pragma unroll
-    for (int n = 1; n < count; ++n) {
-      SplitLeft both = split(l[n].x);
-      if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
-      const int own = role == 3 ? number(3, 0) : number(role + n, role);
-      to.high[own][lane()] = right(both.high);
-      to.low[own][lane()] = right(both.low);
-    }
+    commit_copies();
   }
+
+  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and for the
+  // roles 0 and 1 with m = r+2. A warp of a team has the roles `member`, `member` + team, … and
+  // takes each block of K once.
+  template <int team>
+  struct Products {
+    static constexpr int roles = blocks / team;
+    Block l[roles][3] = {};
+
+    template <bool late>  // roles 2 and 3 alone
+    __device__ void multiply(Keys& keys, int role) {
+      constexpr int rows = late ? 2 : roles == 1 ? 3 : blocks;
+      std::uint32_t row[rows];
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        row[m] = keys.address(lane() % 16, lane() / 16, (role + m) % blocks * block, 0);
+      }
+#pragma unroll(team == 1 ? 1 : head_dim / block)
+      for (int k = 0; k < head_dim; k += block) {
+        Left key[rows];
+#pragma unroll
+        for (int m = 0; m < rows; ++m) ldmatrix(key[m].x, (row[m] ^ k % 64 * 2) + k / 64 * 128);
+#pragma unroll
+        for (int n = 0; n < roles; ++n) {
+#pragma unroll
+          for (int m = 0; m < (late || n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+            mma(l[n][m].x, key[n * team], right(key[(n * team + m) % blocks]));
+          }
+        }
+      }
+    }
+
+    __device__ void put(int first, System& to) const {
+#pragma unroll
+      for (int n = 0; n < roles; ++n) {
+        const int role = first + n * team;
+        const Sum *low = &l[n][0].x[0], *high = &l[n][0].x[1];
+        to.left[role][lane()] = {low->x[0], low->x[1], low->x[2], low->x[3]};
+        to.right[role][lane()] = {high->x[2], high->x[3]};
+#pragma unroll
+        for (int m = 1; m < (n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+          if (m == 2 && role >= 2) break;
+          SplitLeft both = split(l[n][m].x);
+          if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
+          const int own = role == 3 ? number(3, 0) : number(role + m, role);
+          to.high[own][lane()] = sm80::right(both.high);
+          to.low[own][lane()] = sm80::right(both.low);
+        }
+      }
+    }
+  };
 
   // ---- the diagonal blocks
 
@@ -269,8 +295,9 @@ struct Preparation {
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
         const float2 earlier = pair_of(to.g, j);
-        n[w][e].x *= to.beta[i] * power_of_2(to.g[i] - earlier.x);
-        n[w][e].y *= to.beta[i] * power_of_2(to.g[i] - earlier.y);
+        const float2 row = to.row[i];
+        n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
+        n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
       }
     }
 #pragma unroll
@@ -427,15 +454,42 @@ struct Preparation {
     }
   }
 
+  // All that a team does together: L, and g of its heads, of which a warp keeps its own.
+  template <int team>
+  static __device__ Gates begin(const Tensors& x, Place& at, int member, int heads, Part* parts) {
+    if (team == 1) member = 0;  // which the compiler would not know
+    Keys& keys = *reinterpret_cast<Keys*>(parts);
+    load_keys<team>(x, at, member, keys);
+    {
+      const Share share(at, member, team, heads);
+      put_raw(load_gates(x, share), share, parts + 1);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    const Gates gates = sum_gates(parts[1 + member].head, member, team);
+    Products<team> products;
+    if (team == 4 && member >= 2) {
+      products.template multiply<true>(keys, member);
+    } else {
+      products.template multiply<false>(keys, member);
+    }
+    __syncthreads();  // K has been read, and L comes in its place
+    products.put(member, parts->system);
+    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
+    store_gates(x, Share(at, member, team, heads), parts + 1);
+    __syncthreads();
+    return gates;
+  }
+
   static __device__ void run(const Arguments& arguments, Shared& s) {
     launch_dependents();
     const Tensors& x = arguments.tensors;
     const int warp = dealt_warp(), team = arguments.team;
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
-    System& system = s.systems[own_team];
-    Head& head = s.heads[warp];
+    Part* const parts = s.parts + own_team * (1 + team);
+    System& system = parts->system;
+    Head& head = parts[1 + member].head;
     const unsigned work = blockIdx.x * arguments.teams + own_team;
-    Head* const heads_of_team = s.heads + own_team * team;
     Place at = {};
     int heads = 0;
     if (work < arguments.works) {
@@ -452,25 +506,10 @@ struct Preparation {
             arguments.query_heads * arguments.heads_per_query};
     }
     const bool has_head = member < heads;
-    const Share share(at, member, team, heads);
-    const Raw raw = load_gates(x, share);
-    if (heads > 0) {
-      for (int role = member; role < blocks; role += team) {
-        if (role < 2) {
-          key_products<3>(x, at, role, system);
-        } else {
-          key_products<2>(x, at, role, system);
-        }
-      }
-    }
-    put_raw(raw, share, heads_of_team);
-    __syncthreads();
-    const Gates gates = sum_gates(head, member, team);
-    __syncthreads();
-    store_gates(x, share, heads_of_team);
-    __syncthreads();
+    const Gates gates = team == 4   ? begin<4>(x, at, member, heads, parts)
+                        : team == 2 ? begin<2>(x, at, member, heads, parts)
+                                    : begin<1>(x, at, member, heads, parts);
     if (!has_head) return;
-    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
     put_gates(gates, head);
     __syncwarp();
     put_system(system, head);
@@ -483,7 +522,7 @@ struct Preparation {
   }
 };
 
-static_assert(sizeof(Preparation::Head) == 9216 && sizeof(Preparation::System) == 9216);
+static_assert(sizeof(Preparation::Head) == 9472 && sizeof(Preparation::System) == 9216);
 
 }  // namespace sm80
 
