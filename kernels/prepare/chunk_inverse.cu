@@ -9,32 +9,36 @@
 //
 // The rest of N is never made. Let R be the g of the first token of the later of two parts. Then
 // exp(g_i − g_j) = exp(g_i − R) exp(R − g_j) for i in the later and j in the earlier one, and
-// neither factor is above 1, whatever the gates. So A_II N_IJ A_JJ = Z L_IJ F, where
-//   Z = A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
-// and −L_IJ, split for the products once, serves all heads of a team.
+// neither factor is above 1, whatever the gates. So −A_II N_IJ A_JJ = Z L_IJ F, where
+//   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
+// and L_IJ, split for the products once, serves all heads of a team.
 //
 // A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
-// many of its value heads. Together its warps make L and bring the gates; after the only barrier
-// each warp is by itself. Products take the same registers as `Left` or as the transpose to the
-// right (sm80/mma.cuh), so that what one yields is what the next one takes: A_10 comes transposed.
+// many of its value heads. Together its warps bring K and the gates, make L and store g; after the
+// last of three barriers each warp is by itself. Products take the same registers as `Left` or as
+// the transpose to the right (sm80/mma.cuh), so that what one yields is what the next one takes:
+// A_10 comes transposed.
 //
 // Precision: gates and diagonal blocks are fp32, and only differences <= 0 are exponentiated.
 // Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
 // loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
 // that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
 //
-// Bytes: 128 written a token and head, 256 read a token and query head; 67 + 34 MB, 20 to 24 µs,
-// for 8192 tokens, 16 query and 64 value heads.
-// Instructions of a warp, which is a chunk and head, of a team of four (sm_90):
-//   ~140 where it is, gates asked for      ~200 its part of L, 40 of them mma
-//    ~95 gates                             ~160 N_ww       ~220 D_w
-//   ~700 solve: 96 mma, 400 to split       ~120 A goes out
-// ~1640 in all. For that problem a scheduler has 15.5 such warps, 25,400 cycles at one a cycle; at
-// 0.6 to 0.65 of that, with four warps at a time, 21 to 24 µs are predicted. Shared memory and L1
-// come to as much: ~650 wavefronts a head if a broadcast is one, 40,500 cycles a multiprocessor, of
-// which A and K are four tenths. Alone on its scheduler a warp takes ~3000 cycles, 1.7 µs, and the
-// memory's latency twice.
+// What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
+// warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
+// value heads; 23.4 for 32768 tokens, 2 and 8; 8.1 for 8192 tokens, 4 and 4; 4.9 for few. Of the
+// first, L1 was busy for 81 % of the time, the schedulers for 32 %, DRAM for 38 %.
+// Its cycles are, as counted for a chunk and head in a team of four, then and now:
+//   wavefronts of shared memory  541    538   K 0, 112; gates 54, 22; N 112, 72; substitution 64;
+//                                             D 84, 66; factors 32; L 66; A 128, 104
+//   lines of global memory       322    146   K 160, 32; gates 32; g 64, 16; A 64; chunk 2
+//   filling L1 from L2            64     32   gates 32, K 32, 0
+// 927 and 716: 62 such heads a multiprocessor are 25 µs, at the same share of the time 31 to 34.
+// For the other shapes 18, 7.5 and 4.8 are predicted: these wait for K once instead of four times,
+// but at two barriers more. Instructions of a warp, ~1790 instead of 1640, are no limit: 28,000
+// cycles of 57,000.
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
@@ -60,34 +64,49 @@ struct Preparation {
     unsigned works;   // chunks · query_heads · groups, a team each
   };
 
-  // −L of a chunk and query head, as the registers of lanes hold it.
+  // L of a chunk and query head, as the registers of lanes hold it.
   struct System {                       // 9,216 bytes
-    RightPair high[6][32], low[6][32];  // −L_mj, j < m, split, by their number
-    float4 top[blocks][32];             // −L_ww: of row g, columns 2t, 2t+1, 2t+8 and 2t+9
-    float2 bottom[blocks][32];          // of row g+8, columns 2t+8 and 2t+9
+    RightPair high[6][32], low[6][32];  // L_mj, j < m, split, by their number
+    float4 left[blocks][32];            // L_ww: of rows g and g+8, columns 2t and 2t+1
+    float2 right[blocks][32];           // of row g+8, columns 2t+8 and 2t+9
   };
   static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
-  struct Head {  // 9,216 bytes, of a warp
-    union {
-      // [w][column][row]: N_ww, then D_w. Rows and blocks lie apart, so that lanes do not collide.
-      float D[blocks][block * 20 + 4];
+  struct Head {                         // 9,472 bytes, of a warp
+    union {                             // one after the other
+      float N[blocks][block * 24 + 4];  // N_ww, [w][24 row + column]; blocks in other banks
+      float D[blocks][block * block];   // D_w, [w][column_start(column) ^ row]
       Tile<chunk_tokens, chunk_tokens> A;
     };
     // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
-    float g[chunk_tokens];  // log2(e) · (g − that of the block's first token)
-    float beta[chunk_tokens];
-    // exp(−|g − R|), times β behind R: R is that of the first token of the later block of a pair
-    // of blocks, or of the chunk's later half.
+    float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
+    float2 row[chunk_tokens];  // the same, and β
+    // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
+    // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
   };
 
-  struct Shared {  // 46,080 to 73,728 bytes
-    Head heads[warps];
-    System systems[warps];  // as many as there are teams
+  // Where a column of D starts: with these, 16 bytes of eight columns, 8 bytes of four rows by four
+  // columns and 4 bytes of eight rows by four even or odd columns are each all in other banks.
+  static __device__ int column_start(int c) {
+    const int late = c / 4 % 2;
+    return c / 8 * 128 + late * 64 + c % 2 * 32 + (c % 4 ^ late) * 8 + late * 4;
+  }
+
+  // Of a team: one for L, and one for each warp. Before that K is there, over L and what the first
+  // warp makes of N.
+  union Part {
+    System system;
+    Head head;
+  };
+  using Keys = Tile<chunk_tokens, head_dim>;
+  static_assert(sizeof(Keys) <= sizeof(Part) + offsetof(Head, g));
+
+  struct Shared {           // 47,360 to 75,776 bytes
+    Part parts[2 * warps];  // as many as there are warps and teams
   };
   static constexpr int shared_of(int teams) {
-    return static_cast<int>(offsetof(Shared, systems) + teams * sizeof(System));
+    return static_cast<int>((warps + teams) * sizeof(Part));
   }
 
   struct Block {  // [16 × 16]
@@ -103,29 +122,68 @@ struct Preparation {
 
   // ---- gates
 
-  // Brings raw gates and β of a team's heads to where g and β of its warps shall be. Heads that
-  // share a query head are neighbours in memory: `team` lanes have a token's.
-  static __device__ void load_gates(const Tensors& x, const Place& at, int member, int team,
-                                    int heads, Head* to) {
-    const int thread = 32 * member + lane(), own = thread & (team - 1);
-    const std::int64_t from = at.gate(0) + own - member;
+  // What a thread has to bring and to store: head `own` of the team's, tokens `token` and + 32.
+  // Heads that share a query head are neighbours in memory: `team` lanes have a token's.
+  struct Share {
+    int own, token, place;  // in what a head has in shared memory
+    std::int64_t at;
+    int stride;
+    bool real[2];
+
+    __device__ Share(const Place& at, int member, int team, int heads) {
+      const int thread = 32 * member + lane();
+      own = thread & (team - 1), token = thread >> team / 2;
+      place = staggered(token, own, team);
+      this->at = at.gate(token) + own - member;
+      stride = 32 * at.value_heads;
+      for (int e = 0; e < 2; ++e) real[e] = token + 32 * e < at.length && own < heads;
+    }
+  };
+  // Where a token is, so that the tokens of all heads that a warp has at once are in other banks.
+  static __device__ int staggered(int token, int own, int team) {
+    return token ^ (32 >> team / 2) * own;
+  }
+
+  struct Raw {
+    float g[2], beta[2];
+  };
+  static __device__ Raw load_gates(const Tensors& x, const Share& share) {
+    Raw raw;
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int token = (thread >> team / 2) + 32 * e;
-      const bool real = token < at.length && own < heads;
-      copy_4(&to[own].g[token], x.raw_g + (from + token * at.value_heads), real);
-      copy_4(&to[own].beta[token], x.beta + (from + token * at.value_heads), real);
+      raw.g[e] = share.real[e] ? x.raw_g[share.at + e * share.stride] : 0;
+      raw.beta[e] = share.real[e] ? x.beta[share.at + e * share.stride] : 0;
     }
-    commit_copies();
+    return raw;
+  }
+  static __device__ void put_raw(const Raw& raw, const Share& share, Part* to) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      to[share.own].head.pair[share.place + 32 * e] = raw.g[e];
+      to[share.own].head.half[share.place + 32 * e] = raw.beta[e];
+    }
+  }
+  static __device__ void store_gates(const Tensors& x, const Share& share, const Part* from) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (share.real[e]) {
+        x.g[share.at + e * share.stride] = from[share.own].head.g[share.place + 32 * e];
+      }
+    }
   }
 
   // Two tokens a lane.
-  static __device__ void put_gates(const Tensors& x, const Place& at, Head& to) {
-    const auto pair = [&](float(&values)[chunk_tokens]) -> float2& {
-      return *reinterpret_cast<float2*>(values + 2 * lane());
-    };
-    const float2 beta = pair(to.beta);
-    float2 g = pair(to.g);
+  struct Gates {
+    float2 g, beta;
+  };
+  static __device__ float2& pair_of(float (&values)[chunk_tokens], int token) {
+    return *reinterpret_cast<float2*>(values + token);
+  }
+
+  static __device__ Gates sum_gates(Head& head, int member, int team) {
+    const int place = staggered(2 * lane(), member, team);
+    const float2 beta = pair_of(head.half, place);
+    float2 g = pair_of(head.pair, place);
     g.x = fmaxf(g.x, -128.0F);
     g.y = g.x + fmaxf(g.y, -128.0F);
     float sum = g.y;
@@ -136,108 +194,118 @@ struct Preparation {
     }
     const float before = __shfl_up_sync(~0U, sum, 1);
     if (lane() > 0) g.x += before, g.y += before;
-    float* const out = x.g + at.gate(2 * lane());
-    if (2 * lane() < at.length) out[0] = g.x;
-    if (2 * lane() + 1 < at.length) out[at.value_heads] = g.y;
+    pair_of(head.g, place) = g;
+    return {g, beta};
+  }
 
-    // Of one token or the other: exp(−|g − start|), times β in the later part.
+  static __device__ void put_gates(const Gates& own, Head& to) {
+    const auto [g, beta] = own;
+    // Of one token or the other: exp(−|g − start|), times −β in the later part.
     const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
       const float low = exponential(-fabsf(g.x - start)), high = exponential(-fabsf(g.y - start));
-      pair(values) = {later ? low * beta.x : low, later ? high * beta.y : high};
+      pair_of(values, 2 * lane()) = {later ? low * -beta.x : low, later ? high * -beta.y : high};
     };
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
-    pair(to.g) = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    pair_of(to.g, 2 * lane()) = relative;
+    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
     put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
   // ---- L
 
-  // Of 16 keys, 32 of their numbers: a lane has eight neighbours of rows g and g+8. That these are
-  // not the columns that `Left` means does not matter to L, a sum over them all.
-  struct Keys {
-    uint4 x, y;
-
-    __device__ Left left(int half) const {
-      return half == 0 ? Left{{x.x, y.x, x.y, y.y}} : Left{{x.z, y.z, x.w, y.w}};
+  // The team's part of K, rows beyond the end as 0.
+  template <int team>
+  static __device__ void load_keys(const Tensors& x, const Place& at, int member, Keys& to) {
+    const int thread = 32 * member + lane(), row = thread / Keys::units;
+    const int unit = thread % Keys::units;
+    const std::uint32_t start = to.address(row, 0, 0, 8 * unit);
+    const BFloat16* from = x.k + at.query() + row * at.query_stride() + 8 * unit;
+#pragma unroll
+    for (int first = 0; first < chunk_tokens; first += 2 * team) {
+      copy_16((start ^ first % 8 * 16) + first * Keys::row_bytes, from, row + first < at.length);
+      from += 2 * team * at.query_stride();
     }
-    __device__ RightPair right(int half) const { return sm80::right(left(half)); }
-  };
-
-  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and where
-  // `count` is 3 with m = r+2.
-  template <int count>
-  static __device__ void key_products(const Tensors& x, const Place& at, int role, System& to) {
-    const int g = lane() / 4, t = lane() % 4;
-    const BFloat16* rows[count][2];
-#pragma unroll
-    for (int n = 0; n < count; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {  // beyond the end stands the last key: it has β = 0
-        const int row = min((role + n) % blocks * block + g + 8 * e, at.length - 1);
-        rows[n][e] = x.k + at.query() + row * at.query_stride() + 8 * t;
-      }
-    }
-    Block l[count] = {};
-#pragma unroll
-    for (int k = 0; k < head_dim; k += 32) {
-      Keys keys[count];
-#pragma unroll
-      for (int n = 0; n < count; ++n) {
-        keys[n] = {*reinterpret_cast<const uint4*>(rows[n][0] + k),
-                   *reinterpret_cast<const uint4*>(rows[n][1] + k)};
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        Left negative = keys[0].left(half);
-#pragma unroll
-        for (std::uint32_t& x : negative.x) x ^= 0x8000'8000U;
-#pragma unroll
-        for (int n = 0; n < count; ++n) mma(l[n].x, negative, keys[n].right(half));
-      }
-    }
-    const Sum *low = &l[0].x[0], *high = &l[0].x[1];
-    to.top[role][lane()] = {low->x[0], low->x[1], high->x[0], high->x[1]};
-    to.bottom[role][lane()] = {high->x[2], high->x[3]};
-#pragma unroll
-    for (int n = 1; n < count; ++n) {
-      SplitLeft both = split(l[n].x);
-      if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
-      const int own = role == 3 ? number(3, 0) : number(role + n, role);
-      to.high[own][lane()] = right(both.high);
-      to.low[own][lane()] = right(both.low);
-    }
+    commit_copies();
   }
+
+  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and for the
+  // roles 0 and 1 with m = r+2. A warp of a team has the roles `member`, `member` + team, … and
+  // takes each block of K once.
+  template <int team>
+  struct Products {
+    static constexpr int roles = blocks / team;
+    Block l[roles][3] = {};
+
+    template <bool late>  // roles 2 and 3 alone
+    __device__ void multiply(Keys& keys, int role) {
+      constexpr int rows = late ? 2 : roles == 1 ? 3 : blocks;
+      std::uint32_t row[rows];
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        row[m] = keys.address(lane() % 16, lane() / 16, (role + m) % blocks * block, 0);
+      }
+#pragma unroll(team == 1 ? 1 : head_dim / block)
+      for (int k = 0; k < head_dim; k += block) {
+        Left key[rows];
+#pragma unroll
+        for (int m = 0; m < rows; ++m) ldmatrix(key[m].x, (row[m] ^ k % 64 * 2) + k / 64 * 128);
+#pragma unroll
+        for (int n = 0; n < roles; ++n) {
+#pragma unroll
+          for (int m = 0; m < (late || n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+            mma(l[n][m].x, key[n * team], right(key[(n * team + m) % blocks]));
+          }
+        }
+      }
+    }
+
+    __device__ void put(int first, System& to) const {
+#pragma unroll
+      for (int n = 0; n < roles; ++n) {
+        const int role = first + n * team;
+        const Sum *low = &l[n][0].x[0], *high = &l[n][0].x[1];
+        to.left[role][lane()] = {low->x[0], low->x[1], low->x[2], low->x[3]};
+        to.right[role][lane()] = {high->x[2], high->x[3]};
+#pragma unroll
+        for (int m = 1; m < (n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+          if (m == 2 && role >= 2) break;
+          SplitLeft both = split(l[n][m].x);
+          if (role == 3) both = {turned(both.high), turned(both.low)};  // (0, 3) from (3, 0)
+          const int own = role == 3 ? number(3, 0) : number(role + m, role);
+          to.high[own][lane()] = sm80::right(both.high);
+          to.low[own][lane()] = sm80::right(both.low);
+        }
+      }
+    }
+  };
 
   // ---- the diagonal blocks
 
-  // N_ww, transposed and negative. What stands above N's diagonal is never read.
+  // N_ww. What stands above N's diagonal is never read.
   static __device__ void put_system(const System& system, Head& to) {
     const int g = lane() / 4, t = lane() % 4;
     float2 n[blocks][3];
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
-      const float4 top = system.top[w][lane()];
-      n[w][0] = {top.x, top.y}, n[w][1] = {top.z, top.w}, n[w][2] = system.bottom[w][lane()];
-      const auto pair = [&](const float* of) { return *reinterpret_cast<const float2*>(of); };
+      const float4 left = system.left[w][lane()];
+      n[w][0] = {left.x, left.y}, n[w][1] = {left.z, left.w}, n[w][2] = system.right[w][lane()];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = block * w + 8 * half + 2 * t;
-        const float2 g_i = pair(to.g + i), beta = pair(to.beta + i);
-#pragma unroll
-        for (int e = half; e <= 2 * half; ++e) {
-          const float earlier = to.g[block * w + g + e / 2 * 8];
-          n[w][e].x *= beta.x * power_of_2(g_i.x - earlier);
-          n[w][e].y *= beta.y * power_of_2(g_i.y - earlier);
-        }
+      for (int e = 0; e < 3; ++e) {
+        const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
+        const float2 earlier = pair_of(to.g, j);
+        const float2 row = to.row[i];
+        n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
+        n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
       }
     }
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
-        const int j = g + e / 2 * 8, i = 2 * t + (e + 1) / 2 * 8;
-        *reinterpret_cast<float2*>(&to.D[w][20 * j + i]) = n[w][e];
+        const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
+        *reinterpret_cast<float2*>(&to.N[w][24 * i + j]) = n[w][e];
       }
     }
   }
@@ -245,8 +313,7 @@ struct Preparation {
   // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
   // and c+8 each.
   static __device__ void invert_diagonals(Head& head) {
-    const int c = lane() % 8;
-    float* const n = head.D[lane() / 8];
+    const int c = lane() % 8, w = lane() / 8;
     float x[block], y[block];  // y: of column c+8, from row 8 on
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -254,24 +321,26 @@ struct Preparation {
       x[i + 8] = 0;
     }
 #pragma unroll
-    for (int m = 0; m < block - 1; ++m) {
+    for (int i = 1; i < block; ++i) {
 #pragma unroll
-      for (int first = (m + 1) / 4 * 4; first < block; first += 4) {
-        const float4 of = *reinterpret_cast<const float4*>(n + 20 * m + first);
-        const float column[] = {of.x, of.y, of.z, of.w};
+      for (int first = 0; first < i; first += 4) {
+        const float4 of = *reinterpret_cast<const float4*>(head.N[w] + 24 * i + first);
+        const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
-        for (int i = max(first, m + 1); i < first + 4; ++i) {
-          x[i] += column[i - first] * x[m];
-          if (m >= 8) y[i] += column[i - first] * y[m];
+        for (int m = first; m < min(first + 4, i); ++m) {
+          x[i] -= row[m - first] * x[m];
+          if (m >= 8) y[i] -= row[m - first] * y[m];
         }
       }
     }
     __syncwarp();
+    float* const d = head.D[w];
+    const int start = column_start(c);
 #pragma unroll
     for (int i = 0; i < block; i += 4) {
-      *reinterpret_cast<float4*>(n + 20 * c + i) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+      *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
       if (i >= 8) {
-        *reinterpret_cast<float4*>(n + 20 * (c + 8) + i) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+        *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
       }
     }
   }
@@ -279,13 +348,16 @@ struct Preparation {
   // ---- A
 
   static __device__ Block diagonal(const Head& head, int w) {
-    const float* const d = head.D[w] + lane() % 4 * 40 + lane() / 4;  // row g of column 2t
-    return {{{{d[0], d[20], d[8], d[28]}}, {{0, 0, d[168], d[188]}}}};
+    const int row = lane() / 4, column = lane() % 4 * 2;
+    const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
+    const float* const d = head.D[w];
+    return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
+             {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
   }
   static __device__ Block diagonal_transposed(const Head& head, int w) {
-    const float* const d = head.D[w] + lane() / 4 * 20 + lane() % 4 * 2;
-    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(d + at); };
-    const float2 top = pair(0), right = pair(8), bottom = pair(168);
+    const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
+    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(head.D[w] + at); };
+    const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
     return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
   }
 
@@ -335,17 +407,10 @@ struct Preparation {
     multiply(below[0], scaled<1>(Dt[0], head.pair, 0), split(u[0].x));
     multiply(below[1], split(u[1].x), scaled<1>(Dt[2], head.pair, 2));
 
-    const int row = lane() / 4, clear_row = lane() % 16;
+    const int row = lane() / 4;
     const int place = opaque(chunk_tokens * row + 8 * row + lane() % 4 * 2);
-    const int clear = opaque(chunk_tokens * clear_row + 8 * (clear_row % 8 ^ lane() / 16));
 #pragma unroll
-    for (int w = 0; w < blocks; ++w) {
-#pragma unroll
-      for (int j = w + 1; j < blocks; ++j) {
-        *reinterpret_cast<uint4*>(head.A.x + (clear ^ 16 * j) + chunk_tokens * block * w) = {};
-      }
-      put(head, place, w, w, left(D[w].x[0], D[w].x[1]));
-    }
+    for (int w = 0; w < blocks; ++w) put(head, place, w, w, left(D[w].x[0], D[w].x[1]));
     put(head, place, 1, 0, turned(left(below[0].x[0], below[0].x[1])));
     put(head, place, 3, 2, left(below[1].x[0], below[1].x[1]));
 
@@ -373,16 +438,47 @@ struct Preparation {
     }
   }
 
-  // store_rows, but that what stands in shared memory is read whether it is wanted or not.
+  // store_rows, but that shared memory holds no blocks above the diagonal, which are 0, and that
+  // what else stands there is read whether it is wanted or not.
   static __device__ void store(BFloat16* tensor, int stride, int length, Head& head) {
     const int row = lane() / 8, column = lane() % 8 * 8;
     BFloat16* to = tensor + row * stride + column;
 #pragma unroll
     for (int i = 0; i < chunk_tokens; i += 4) {
-      const uint4 x = *reinterpret_cast<const uint4*>(head.A.unit(row + i, column));
+      uint4 x = {};
+      if (column < (i / block + 1) * block) {
+        x = *reinterpret_cast<const uint4*>(head.A.unit(row + i, column));
+      }
       if (i < length - row) *reinterpret_cast<uint4*>(to) = x;
       to += 4 * stride;
     }
+  }
+
+  // All that a team does together: L, and g of its heads, of which a warp keeps its own.
+  template <int team>
+  static __device__ Gates begin(const Tensors& x, Place& at, int member, int heads, Part* parts) {
+    if (team == 1) member = 0;  // which the compiler would not know
+    Keys& keys = *reinterpret_cast<Keys*>(parts);
+    load_keys<team>(x, at, member, keys);
+    {
+      const Share share(at, member, team, heads);
+      put_raw(load_gates(x, share), share, parts + 1);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    const Gates gates = sum_gates(parts[1 + member].head, member, team);
+    Products<team> products;
+    if (team == 4 && member >= 2) {
+      products.template multiply<true>(keys, member);
+    } else {
+      products.template multiply<false>(keys, member);
+    }
+    __syncthreads();  // K has been read, and L comes in its place
+    products.put(member, parts->system);
+    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
+    store_gates(x, Share(at, member, team, heads), parts + 1);
+    __syncthreads();
+    return gates;
   }
 
   static __device__ void run(const Arguments& arguments, Shared& s) {
@@ -390,16 +486,17 @@ struct Preparation {
     const Tensors& x = arguments.tensors;
     const int warp = dealt_warp(), team = arguments.team;
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
-    System& system = s.systems[own_team];
-    Head& head = s.heads[warp];
+    Part* const parts = s.parts + own_team * (1 + team);
+    System& system = parts->system;
+    Head& head = parts[1 + member].head;
     const unsigned work = blockIdx.x * arguments.teams + own_team;
     Place at = {};
-    bool has_head = false;
+    int heads = 0;
     if (work < arguments.works) {
       const unsigned of_chunk = arguments.query_heads * arguments.groups;
       const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
       const int first = query_group % arguments.groups * arguments.group_heads;
-      const int heads = min(arguments.group_heads, arguments.heads_per_query - first);
+      heads = min(arguments.group_heads, arguments.heads_per_query - first);
       const Chunk chunk = x.chunks[work / of_chunk];
       at = {chunk.token,
             chunk.length,
@@ -407,21 +504,13 @@ struct Preparation {
             static_cast<int>(query_head),
             arguments.query_heads,
             arguments.query_heads * arguments.heads_per_query};
-      has_head = member < heads;
-      load_gates(x, at, member, team, heads, s.heads + own_team * team);
-      for (int role = member; role < blocks; role += team) {
-        if (role < 2) {
-          key_products<3>(x, at, role, system);
-        } else {
-          key_products<2>(x, at, role, system);
-        }
-      }
-      wait_copies<0>();
     }
-    __syncthreads();
+    const bool has_head = member < heads;
+    const Gates gates = team == 4   ? begin<4>(x, at, member, heads, parts)
+                        : team == 2 ? begin<2>(x, at, member, heads, parts)
+                                    : begin<1>(x, at, member, heads, parts);
     if (!has_head) return;
-    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
-    put_gates(x, at, head);
+    put_gates(gates, head);
     __syncwarp();
     put_system(system, head);
     __syncwarp();
@@ -433,7 +522,7 @@ struct Preparation {
   }
 };
 
-static_assert(sizeof(Preparation::Head) == 9216 && sizeof(Preparation::System) == 9216);
+static_assert(sizeof(Preparation::Head) == 9472 && sizeof(Preparation::System) == 9216);
 
 }  // namespace sm80
 

@@ -16,13 +16,6 @@ __device__ inline void copy_16(void* shared, const void* global, bool real = tru
   copy_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global, real);
 }
 
-// The same for 4 bytes, through L1.
-__device__ inline void copy_4(void* shared, const void* global, bool real = true) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-               "l"(global), "r"(real ? 4 : 0));
-}
-
 // Closes a group of copies of this thread. PTX ISA, "cp.async.commit_group".
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
