@@ -17,11 +17,11 @@ std::vector<Chunk> Problem::chunks() const {
 }
 
 std::int64_t Problem::chain_chunks() const {
-  std::int64_t longest = 0;
+  int longest = 0;
   for (int sequence = 0; sequence < sequences(); ++sequence) {
-    longest = std::max<std::int64_t>(longest, length(sequence));
+    longest = std::max(longest, length(sequence));
   }
-  return (longest + chunk_tokens - 1) / chunk_tokens;
+  return chunks_of(longest);
 }
 
 double Problem::flop() const {
@@ -49,6 +49,18 @@ std::string variant_id(const Variant& variant, const Instance& instance) {
   std::string id = variant.name;
   for (const Knob& knob : instance.knobs) id += ":" + knob.name + "=" + knob.value;
   return id;
+}
+
+std::string obstacle(const Variant& variant, const Instance& instance, const Device& device) {
+  if (!instance.obstacle.empty()) return instance.obstacle;
+  if (variant.needs)
+    if (std::string why = variant.needs(device); !why.empty()) return why;
+  for (const Stage& stage : instance.stages)
+    if (static_cast<std::size_t>(stage.shared_bytes) > device.shared_bytes_per_block)
+      return stage.name + " needs " + std::to_string(stage.shared_bytes) +
+             " bytes of shared memory a block; the device has " +
+             std::to_string(device.shared_bytes_per_block);
+  return "";
 }
 
 std::string_view name_of(Target target) { return target == Target::cpu ? "cpu" : "cuda"; }

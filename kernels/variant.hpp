@@ -31,6 +31,9 @@ struct Chunk {
   std::int32_t length;    // 1 … 64
 };
 
+// Of a sequence of `length` tokens.
+constexpr int chunks_of(int length) { return (length + chunk_tokens - 1) / chunk_tokens; }
+
 // The shape of the work. Sequences are packed along one token axis and may be empty; a dense batch
 // [B, T, …] is the case of B equal lengths and has the same bytes.
 struct Problem {
@@ -134,6 +137,9 @@ struct Variant {
 
 // The id that --variant takes: "wide:stages=1:threads=512", or "wide" where there are no knobs.
 std::string variant_id(const Variant& variant, const Instance& instance);
+
+// Why an instance cannot run on a device, whatever the problem; "" when it can.
+std::string obstacle(const Variant& variant, const Instance& instance, const Device& device);
 
 // The rungs of this build, in ladder order, CPU variants first.
 std::span<const Variant> ladder();

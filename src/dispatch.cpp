@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/segments.hpp"
-#include "src/variant_select.hpp"
+#include "kernels/cuda/two_pass_plan.hpp"
 
 namespace gdn {
 namespace {
@@ -64,8 +64,6 @@ constexpr Cost all_costs[] = {
     // clang-format on
 };
 
-int chunks_of(int length) { return (length + chunk_tokens - 1) / chunk_tokens; }
-
 // "" where there is none of the name.
 std::string_view knob(const Instance& instance, std::string_view name) {
   const auto found = std::ranges::find(instance.knobs, name, &Knob::name);
@@ -82,9 +80,10 @@ int number(std::string_view value) {
 // How an instance deals a problem out: each piece is a CTA a head and slice of values.
 struct Deal {
   std::vector<Piece> pieces;
-  int ctas;        // a piece
-  int slots;       // CTAs side by side
-  double warm_up;  // chunks that a segment goes back at most
+  int ctas;           // a piece
+  int slots;          // CTAs side by side
+  double warm_up;     // chunks that a segment goes back at most
+  double before = 0;  // what launches before take, in chunks
 
   double warm_up_of(const Piece& piece) const { return std::min<double>(piece.first, warm_up); }
   double chunks(const Piece& piece) const {
@@ -101,14 +100,29 @@ std::vector<Piece> whole_sequences(const Problem& problem) {
   return pieces;
 }
 
-// Chunks until the gates come to the threshold; no end to them where nothing is forgotten.
+// Chunks until the gates come to the threshold; no end to them where nothing is forgotten, or may
+// be.
 double warm_up_chunks(const Instance& instance, double chunk_gates) {
-  const double chunks = std::ceil(number(knob(instance, "threshold")) / chunk_gates);
-  return chunk_gates < 0 ? std::max(1.0, chunks) : HUGE_VAL;
+  const int threshold = number(knob(instance, "threshold"));
+  if (threshold == 0 || chunk_gates >= 0) return HUGE_VAL;
+  return std::max(1.0, std::ceil(threshold / chunk_gates));
 }
 
-Deal deal(const Cost& cost, const Instance& instance, const Problem& problem, const Device& device,
-          const KnownInputs& inputs) {
+// As two_pass.cu has it. Where the gates forget, a segment finds its state by a warm-up; else
+// behind transitions and a scan, for which the plan has its own costs.
+void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
+                        const Problem& problem, int processors) {
+  const int slices = head_dim / cost.values, segments = number(knob(instance, "segments"));
+  const Plan cuts = segments > 0 ? plan(problem, segments) : plan_for(problem, processors, slices);
+  for (const Part& part : cuts.outputs)
+    deal.pieces.push_back({part.sequence, part.token, part.length, part.first, part.end});
+  if (deal.warm_up <= cuts.reach()) return;
+  deal.warm_up = 0;
+  deal.before = chunks_before_outputs(cuts, problem, processors, slices);
+}
+
+Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
+          const Problem& problem, const Device& device, const KnownInputs& inputs) {
   const int processors = std::max(1, device.processors);
   const bool half = knob(instance, "threads") == "half";
   const int ctas = problem.value_heads * head_dim / cost.values;
@@ -117,7 +131,9 @@ Deal deal(const Cost& cost, const Instance& instance, const Problem& problem, co
             .slots = std::max(1, half ? processors / 2 : processors),
             .warm_up = warm_up_chunks(instance, inputs.chunk_gates)};
   const std::string_view segments = knob(instance, "segments");
-  if (segments.empty())
+  if (variant.name == "two_pass")
+    deal_in_two_passes(deal, cost, instance, problem, processors);
+  else if (segments.empty())
     deal.pieces = whole_sequences(problem);
   else if (segments == "auto")
     deal.pieces = cut_for(problem, processors, ctas);
@@ -139,6 +155,7 @@ Load load_of(const Deal& deal, const Device& device) {
       load.longest = std::max(load.longest, done);
       load.load += deal.chunks(piece) / std::max(1, device.processors);
     }
+  load.longest += deal.before;
   return load;
 }
 
@@ -177,11 +194,13 @@ std::string reason_for(const Cost& cost, const Deal& deal, const Problem& proble
   const std::int64_t whole = sequences * deal.ctas;
   if (segments > sequences) {
     const Piece& piece = *std::ranges::max_element(deal.pieces, {}, &Piece::first);
-    return fmt::format(
-        "{} {}: {} segments of about {} with {} of warm-up", ctas(whole),
-        whole < deal.slots ? fmt::format("leave {} of {} idle", deal.slots - whole, slots)
+    return fmt::format("{} {}: {} segments of about {} {}", ctas(whole),
+                       whole < deal.slots
+                           ? fmt::format("leave {} of {} idle", deal.slots - whole, slots)
                            : fmt::format("on {} wait for the longest", slots),
-        segments, counted(piece.end - piece.first, "chunk", "chunks"), deal.warm_up_of(piece));
+                       segments, counted(piece.end - piece.first, "chunk", "chunks"),
+                       deal.before > 0 ? "behind their transitions"
+                                       : fmt::format("with {} of warm-up", deal.warm_up_of(piece)));
   }
   if (whole <= deal.slots)
     return fmt::format("{} go side by side on {}, and the longest chain decides: {}", ctas(whole),
@@ -210,9 +229,9 @@ const Cost* cost_of(const Variant& variant, const Instance& instance) {
   return found == std::end(all_costs) ? nullptr : found;
 }
 
-Load load_of(const Variant& variant, const Instance& instance, const Problem& problem,
-             const Device& device, const KnownInputs& inputs) {
-  return load_of(deal(*cost_of(variant, instance), instance, problem, device, inputs), device);
+Load load_of(const Cost& cost, const Variant& variant, const Instance& instance,
+             const Problem& problem, const Device& device, const KnownInputs& inputs) {
+  return load_of(deal(cost, variant, instance, problem, device, inputs), device);
 }
 
 Load load_of_preparation(const Problem& problem, const Device& device) {
@@ -234,7 +253,7 @@ std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& 
       const Cost* const cost = cost_of(variant, instance);
       if (cost == nullptr || !obstacle(variant, instance, device).empty()) continue;
       if (!instance.bound.empty() && (inputs.exact || !inputs.unit_keys)) continue;
-      const Deal dealt = deal(*cost, instance, problem, device, inputs);
+      const Deal dealt = deal(*cost, variant, instance, problem, device, inputs);
       double us = predicted_us(*cost, load_of(dealt, device));
       if (!serves(variant, scope)) us += preparation_us;
       if (!best || 1e-6 * us < best->predicted_s)

@@ -1,6 +1,6 @@
 // Which instance to run where nothing was tuned: a model of what each costs, in three measured
-// constants, picks the cheapest and says why. Beside kernels/ it needs obstacle() and fmt alone: a
-// server may copy it.
+// constants, picks the cheapest and says why. Beside kernels/ it needs fmt alone: a server may
+// copy it.
 //
 // A variant goes through a sequence, or a segment of it, in one CTA for a head and 64 or 128 of its
 // values (on the CPU: in a thread for a head), chunk after chunk. Then
@@ -11,7 +11,8 @@
 //            and what kernels before and after the chain spread over all processors
 // A CTA takes one chunk more than it has, to fill and drain its pipeline, and a chunk of warm-up
 // (rung 9) is 0.7 of one, since it stores no output; the ninth and later ones, of which there is no
-// measurement, are whole ones.
+// measurement, are whole ones. Where two_pass needs transitions and a scan, these are counted as
+// the chunks that its plan takes them for (kernels/cuda/two_pass_plan.hpp).
 #pragma once
 
 #include <optional>
@@ -44,7 +45,7 @@ std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& 
 
 // The model. A cost is of all instances of a variant that have the knobs it names, segmented being
 // register_state on segments; "cuda:preparation" and "cpu:preparation" are added in the forward
-// scope, for a load of all chunks and heads.
+// scope, for a load of all chunks and heads, to what does not serve it by itself.
 struct Cost {
   std::string_view kind;  // "register_state:stages=3:value_width=64"
   int values;             // of a head, a CTA
@@ -58,9 +59,9 @@ struct Load {
   double longest = 0, load = 0;  // chunks
 };
 
-// Of an instance whose cost is known.
-Load load_of(const Variant& variant, const Instance& instance, const Problem& problem,
-             const Device& device, const KnownInputs& inputs);
+// Of an instance of this cost.
+Load load_of(const Cost& cost, const Variant& variant, const Instance& instance,
+             const Problem& problem, const Device& device, const KnownInputs& inputs);
 Load load_of_preparation(const Problem& problem, const Device& device);
 
 }  // namespace gdn

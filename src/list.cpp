@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "kernels/variant.hpp"
 #include "src/backend.hpp"
 #include "src/commands.hpp"
-#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {

@@ -58,15 +58,4 @@ std::vector<SelectedVariant> select_variants(const std::vector<std::string>& glo
   return selected;
 }
 
-std::string obstacle(const Variant& variant, const Instance& instance, const Device& device) {
-  if (!instance.obstacle.empty()) return instance.obstacle;
-  if (variant.needs)
-    if (std::string why = variant.needs(device); !why.empty()) return why;
-  for (const Stage& stage : instance.stages)
-    if (static_cast<std::size_t>(stage.shared_bytes) > device.shared_bytes_per_block)
-      return fmt::format("{} needs {} bytes of shared memory a block; the device has {}",
-                         stage.name, stage.shared_bytes, device.shared_bytes_per_block);
-  return "";
-}
-
 }  // namespace gdn

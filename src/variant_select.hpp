@@ -23,7 +23,4 @@ std::optional<SelectedVariant> instance_of(const std::string& id);
 std::vector<SelectedVariant> select_variants(const std::vector<std::string>& globs, Target target,
                                              const char* option = "--variant");
 
-// Why an instance cannot run on a device, whatever the problem; "" when it can.
-std::string obstacle(const Variant& variant, const Instance& instance, const Device& device);
-
 }  // namespace gdn

@@ -11,7 +11,6 @@
 #include "src/safetensors.hpp"
 #include "src/statistics.hpp"
 #include "src/trace.hpp"
-#include "src/variant_select.hpp"
 
 namespace gdn {
 namespace {

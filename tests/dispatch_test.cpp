@@ -34,10 +34,15 @@ Device h200(int processors = 132) {
           .shared_bytes_per_block = 232448};
 }
 
+// Of segments that warm up: not of whole sequences, and not where nothing is dropped.
+bool has_bound(const std::string& id) {
+  return id.find(":threshold=-12") != id.npos && id.find(":segments=1:") == id.npos;
+}
+
 // The rungs that ids tell of, so that a record of any build and backend can be replayed in any.
 std::vector<Variant> rungs_of(const std::vector<std::string>& ids, Target target) {
   const std::set<std::string> hopper = {"warp_specialized", "split_barrier", "register_state",
-                                        "segmented"};
+                                        "segmented",        "two_pass",      "forward"};
   std::vector<Variant> rungs;
   for (const std::string& id : ids) {
     std::istringstream words(id);
@@ -46,9 +51,10 @@ std::vector<Variant> rungs_of(const std::vector<std::string>& ids, Target target
     Instance instance;
     while (std::getline(words, word, ':'))
       instance.knobs.push_back({word.substr(0, word.find('=')), word.substr(word.find('=') + 1)});
-    if (name == "segmented") instance.bound = "drops a little";
+    if (has_bound(id)) instance.bound = "drops a little";
     if (rungs.empty() || rungs.back().name != name) {
-      rungs.push_back({.name = name, .target = target, .scopes = {Scope::core}});
+      const Scope scope = name == "forward" ? Scope::forward : Scope::core;
+      rungs.push_back({.name = name, .target = target, .scopes = {scope}});
       if (hopper.contains(name))
         rungs.back().needs = [](const Device& device) {
           return device.capability == 90 ? "" : "needs compute capability 9.0";
@@ -69,7 +75,7 @@ struct Measured {
   double best_s(bool exact) const {
     double best = HUGE_VAL;
     for (const auto& [id, median_s] : medians)
-      if (!exact || !id.starts_with("segmented")) best = std::min(best, median_s);
+      if (!exact || !has_bound(id)) best = std::min(best, median_s);
     return best;
   }
 };
@@ -299,18 +305,21 @@ Fitted fit(const std::vector<Sample>& samples) {
   return fitted;
 }
 
-// Of each candidate in one problem.
+// Of each candidate in one problem that does all of it by itself, and has a cost.
 std::map<std::string, Sample> samples_of(const Campaign& campaign, const Measured& m) {
   std::map<std::string, Sample> samples;
   const KnownInputs inputs = known_inputs(m.c, "", false);
-  for (const Variant& variant : campaign.rungs)
+  for (const Variant& variant : campaign.rungs) {
+    if (std::ranges::find(variant.scopes, m.scope) == variant.scopes.end()) continue;
     for (const Instance& instance : variant.instances) {
       const std::string id = variant_id(variant, instance);
       const Cost* const cost = cost_of(variant, instance);
-      if (m.medians.contains(id))
-        samples[id] = {cost, load_of(variant, instance, m.c.problem, campaign.device, inputs),
+      if (cost != nullptr && m.medians.contains(id))
+        samples[id] = {cost,
+                       load_of(*cost, variant, instance, m.c.problem, campaign.device, inputs),
                        1e6 * m.medians.at(id)};
     }
+  }
   return samples;
 }
 
@@ -318,11 +327,10 @@ std::map<std::string, Sample> samples_of(const Campaign& campaign, const Measure
 Fitted fit(const Campaign& campaign) {
   std::vector<Sample> samples;
   std::map<std::string, const Measured*> core;
-  for (const Measured& m : campaign.problems)
-    if (m.scope == Scope::core) {
-      core[m.name] = &m;
-      for (const auto& [id, sample] : samples_of(campaign, m)) samples.push_back(sample);
-    }
+  for (const Measured& m : campaign.problems) {
+    if (m.scope == Scope::core) core[m.name] = &m;
+    for (const auto& [id, sample] : samples_of(campaign, m)) samples.push_back(sample);
+  }
   Fitted fitted = fit(samples);
   std::vector<Vector> rows;  // what forward takes longer
   for (const Measured& m : campaign.problems) {
@@ -330,7 +338,8 @@ Fitted fit(const Campaign& campaign) {
     const Load load = load_of_preparation(m.c.problem, campaign.device);
     Vector differences;
     for (const auto& [id, median_s] : m.medians)
-      differences.push_back(1e6 * (median_s - core.at(m.name)->medians.at(id)));
+      if (core.at(m.name)->medians.contains(id))
+        differences.push_back(1e6 * (median_s - core.at(m.name)->medians.at(id)));
     const double us = median(differences);
     rows.push_back({1 / us, load.load / us});
   }
@@ -383,7 +392,7 @@ TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
       for (const bool exact : {false, true}) {
         std::pair<double, std::string> choice = {HUGE_VAL, ""};
         for (const auto& [id, sample] : core[i].second)
-          if (!exact || !id.starts_with("segmented"))
+          if (!exact || !has_bound(id))
             choice = std::min(choice, {fitted.at(sample.cost->kind).us(sample.load), id});
         worst = std::max(worst, regret(*core[i].first, choice.second, exact));
         EXPECT_LE(regret(*core[i].first, choice.second, exact), allowed_regret)
@@ -529,6 +538,47 @@ TEST(Dispatch, TheReasonCountsWhatItSpeaksOf) {
   EXPECT_EQ(reason(problem_of(std::vector<int>(33, 64), 4, 16, false), {.exact = true}),
             "528 CTAs of 128 values are 4.0 waves on 132 multiprocessors, and the work decides");
   EXPECT_EQ(reason(problem_of({0}, 1, 1, false)), "there is no token to go through");
+}
+
+// How problems are dealt out, of costs that are made up: in chunks.
+Load load_of(const std::string& id, int values, const Problem& problem, double chunk_gates) {
+  const std::vector<Variant> rungs = rungs_of({id}, Target::cuda);
+  const Cost cost = {rungs[0].name, values, 0, 0, 0};
+  return load_of(cost, rungs[0], rungs[0].instances[0], problem, h200(),
+                 {.chunk_gates = chunk_gates});
+}
+
+TEST(Dispatch, TheWholeForwardIsDealtOutAsItsSegmentsAre) {
+  const Problem problem = problem_of({8192}, 4, 4, false);
+  // Whole: 8 CTAs of 128 chunks and one for the pipeline, whatever the gates.
+  for (const double gates : {0.0, -3.2}) {
+    const Load whole =
+        load_of("forward:segments=1:threshold=-12:value_width=64", 64, problem, gates);
+    EXPECT_DOUBLE_EQ(whole.longest, 129);
+    EXPECT_DOUBLE_EQ(whole.load, 8 * 129 / 132.0);
+  }
+  const Load cut = load_of("forward:segments=auto:threshold=-12:value_width=64", 64, problem, -3.2);
+  const Load core =
+      load_of("segmented:segments=auto:stages=3:threshold=-12:value_width=64", 64, problem, -3.2);
+  EXPECT_EQ(cut.longest, core.longest);
+  EXPECT_EQ(cut.load, core.load);
+}
+
+// By hand, of 4 heads and 8 segments of 16 chunks: 4 · (1 + 2 · 6) = 52 CTAs make 7 transitions of
+// 16 · 1.2 µs, 6 steps of a scan take 0.9 each, launches 6; in chunks of 2 µs of 128 values. Then
+// 16 chunks with output, and one for the pipeline.
+TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
+  const Problem problem = problem_of({8192}, 4, 4, false);
+  const double before = (16 * 1.2 + 6 * 0.9 + 6) / 2;
+  const char* exact = "two_pass:segments=8:stages=2:threshold=none:value_width=128";
+  for (const double gates : {0.0, -3.2, -1e4})
+    EXPECT_DOUBLE_EQ(load_of(exact, 128, problem, gates).longest, before + 17);
+  // A warm-up of 4 chunks saves them, and so does one of 16. One that is longer does not.
+  const char* bounded = "two_pass:segments=8:stages=2:threshold=-12:value_width=128";
+  EXPECT_DOUBLE_EQ(load_of(bounded, 128, problem, -3.0).longest, 17 + 4 * 0.7);
+  EXPECT_DOUBLE_EQ(load_of(bounded, 128, problem, -0.75).longest, 17 + 8 * 0.7 + 8);
+  EXPECT_DOUBLE_EQ(load_of(bounded, 128, problem, -0.7).longest, before + 17);
+  EXPECT_DOUBLE_EQ(load_of(bounded, 128, problem, 0).longest, before + 17);
 }
 
 TEST(Dispatch, TheGatesOfACaseAreLookedAt) {

@@ -12,7 +12,6 @@
 #include "src/surroundings.hpp"
 #include "src/timer_cuda.hpp"
 #include "src/timer_kernels.hpp"
-#include "src/variant_select.hpp"
 #include "src/workbench.hpp"
 #include "tests/support.hpp"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "src/variant_select.hpp"
+#include "kernels/variant.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {

@@ -365,7 +365,7 @@ TEST(ChunkChain, EveryOtherBarrierIsNeeded) {
       fails_by(overwrite_before_read, "Q(0), by Load(2)", freed_once.without("free", "Output")));
 }
 
-// The chain of kernels/cuda/register_chain.cuh: two State warpgroups that never meet, each with its
+// The chain of kernels/cuda/register_chain.cuh: State warpgroups that never meet, each with its
 // half of the values, and nothing between one S and the next but what the inputs wait for.
 
 struct RegisterOptions {
@@ -374,40 +374,58 @@ struct RegisterOptions {
   int stages = 2;
   int state_groups = 2;
   int gates_slots = 4;  // that a chunk's gates go round
-  // A mistake:
-  bool skips_scores = false;  // State, where there is no output
+  int fills = 2;        // arrivals that make a stage full
+  bool late = false;    // State waits for the inputs of no chunk but its own (forward_chain.cuh)
+  // Mistakes:
+  bool skips_scores = false;       // State, where there is no output
+  bool forgets_store = false;      // State, where Store does not see the chunk
+  bool takes_one_turn = false;     // all outputs have one barrier
+  bool needs_store_alone = false;  // to free a stage: no mistake, where there is an output
 };
 
 struct RegisterChain {
   RegisterOptions options;
   Protocol protocol = {};
 
-  Tile inputs = protocol.tile("inputs", options.stages);  // Q, K, V, A
+  Tile inputs = protocol.tile("inputs", options.stages);  // Q, K
+  Tile A = protocol.tile("A", options.stages);
+  std::vector<Tile> V = halves();
   Tile gates = protocol.tile("gates", options.gates_slots);
   Tile P = protocol.tile("P", options.stages);
-  std::vector<Tile> O = halves();
 
-  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, 2);
-  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
+  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, options.fills);
+  std::vector<Mbarrier> free = protocol.mbarriers(
+      "free", options.stages, options.needs_store_alone ? 1 : options.state_groups + 1);
   std::vector<Mbarrier> scores_full = protocol.mbarriers("scores_full", options.stages, 1);
-  Mbarrier output_full = protocol.mbarriers("output_full", 1, options.state_groups)[0];
-  Mbarrier output_free = protocol.mbarriers("output_free", 1, 1)[0];
+  std::vector<Mbarrier> output_full = protocol.mbarriers(
+      "output_full", options.takes_one_turn ? 1 : options.stages, options.state_groups);
 
   std::vector<Tile> halves() {
     std::vector<Tile> tiles;
     for (int i = 0; i < options.state_groups; ++i)
-      tiles.push_back(protocol.tile("O" + std::to_string(i)));
+      tiles.push_back(protocol.tile("V" + std::to_string(i), options.stages));
     return tiles;
+  }
+  Contents O(int group, int c) const { return V[group].in_place("O" + std::to_string(group))(c); }
+  Tiles values(int c) const {
+    Tiles all;
+    for (const Tile& half : V) all.push_back(half(c));
+    return all;
   }
   int stage(int c) const { return c % options.stages; }
   int parity(int c) const { return c / options.stages % 2; }
+  bool is_last(int c) const { return c + 1 == options.chunks; }
   bool has_output(int c) const { return c >= options.first_output; }
   int outputs() const { return options.chunks - options.first_output; }
+  Mbarrier output_full_of(int output) const { return output_full[output % output_full.size()]; }
 
   void load(Role& self, int c) const {
     self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
     self.write({gates(c)});
-    self.copy({inputs(c)}, full[stage(c)]);
+    Tiles all = values(c);
+    all.push_back(inputs(c));
+    all.push_back(A(c));
+    self.copy(all, full[stage(c)]);
     self.arrive(full[stage(c)]);
   }
 
@@ -420,49 +438,56 @@ struct RegisterChain {
     self.arrive(scores_full[stage(c)]);
   }
 
-  // O of chunk c, into its half and with its gates. With the first chunk it is that of none.
   void put_output(Role& self, int group, int c) const {
-    self.begin_write({O[group](c)});
-    if (has_output(c)) self.read({gates(c)});
-    self.end_write({O[group](c)});
-    self.arrive(output_full);
+    self.write({O(group, c)});
+    self.arrive(output_full_of(c - options.first_output));
+  }
+  // Of a chunk without output for Store as well.
+  void release(Role& self, int group, int c) const {
+    self.arrive(free[stage(c)]);
+    if (!has_output(c) && group == 0 && !options.forgets_store) self.arrive(free[stage(c)]);
+  }
+  void wait_for_inputs(Role& self, int group, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    self.read({V[group](c), gates(c)});  // −V/γ
   }
 
   void state(Role& self, int group, int c) const {
-    const bool last = c + 1 == options.chunks;
-    if (c == 0) {
-      self.wait(full[0], 0);
-      self.read({inputs(0), gates(0)});  // −V/γ
+    if (c == 0 || options.late) wait_for_inputs(self, group, c);
+    const bool after_output = !options.late && c > 0 && has_output(c - 1);
+    if (after_output) self.begin_read({P(c - 1), gates(c - 1)});  // W P', and O's factors
+    self.begin_read({inputs(c), A(c), gates(c)});                 // K S, Q S
+    if (after_output) {
+      self.end_read({P(c - 1), gates(c - 1)});
+      release(self, group, c - 1);
+      put_output(self, group, c - 1);
     }
-    self.begin_read({inputs(c), gates(c)});  // K S
-    if (has_output(c)) put_output(self, group, c - 1);
     if (has_output(c) || !options.skips_scores) self.wait(scores_full[stage(c)], parity(c));
-    if (!last) {
-      self.wait(full[stage(c + 1)], parity(c + 1));
-      if (has_output(c)) wait_for_store(self, c);
-    }
-    if (has_output(c)) self.read({P(c)});
-    if (!last) self.read({inputs(c + 1), gates(c + 1)});  // −V/γ
-    self.end_read({inputs(c), gates(c)});                 // S'
-    self.arrive(free[stage(c)]);
-    if (!last || outputs() == 0) return;
-    wait_for_store(self, c);
+    if (!options.late && !is_last(c)) wait_for_inputs(self, group, c + 1);
+    if (options.late && has_output(c)) self.read({P(c)});
+    self.end_read({inputs(c), A(c), gates(c)});  // S'
+    if (!has_output(c)) release(self, group, c);
+    if (!has_output(c) || (!options.late && !is_last(c))) return;
+    if (!options.late) self.read({P(c)});
+    release(self, group, c);  // rung 8 leaves this out behind the last chunk: nobody waits for it
+    self.read({gates(c)});
     put_output(self, group, c);
   }
 
-  // Until the O of the chunk before c has been read.
-  void wait_for_store(Role& self, int c) const {
-    self.wait(output_free, (c - options.first_output) % 2);
+  void store(Role& self, int output) const {
+    const int c = options.first_output + output;
+    self.wait(output_full_of(output), output / static_cast<int>(output_full.size()) % 2);
+    Tiles all;
+    for (int group = 0; group < options.state_groups; ++group) all.push_back(O(group, c));
+    self.read(all);
+    self.arrive(free[stage(c)]);
   }
 
-  void store(Role& self, int come) const {
-    self.wait(output_full, come % 2);
-    if (come > 0) {
-      Tiles halves;
-      for (const Tile& half : O) halves.push_back(half(options.first_output + come - 1));
-      self.read(halves);
-    }
-    self.arrive(output_free);
+  void add_state_and_store() {
+    for (int group = 0; group < options.state_groups; ++group)
+      protocol.role("State" + std::to_string(group), options.chunks,
+                    [&](Role& self, int c) { state(self, group, c); });
+    protocol.role("Store", outputs(), [&](Role& self, int output) { store(self, output); });
   }
 };
 
@@ -471,11 +496,7 @@ Protocol register_chain(const RegisterOptions& options) {
   const int chunks = options.chunks;
   chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
   chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
-  for (int group = 0; group < options.state_groups; ++group)
-    chain.protocol.role("State" + std::to_string(group), chunks,
-                        [&](Role& self, int c) { chain.state(self, group, c); });
-  const int comes = chain.outputs() == 0 ? 0 : chain.outputs() + 1;
-  chain.protocol.role("Store", comes, [&](Role& self, int come) { chain.store(self, come); });
+  chain.add_state_and_store();
   return std::move(chain.protocol);
 }
 
@@ -486,6 +507,7 @@ TEST(RegisterChain, IsOrdered) {
                                     {.chunks = 5, .stages = 3, .state_groups = 1},
                                     {.chunks = 4},
                                     {.chunks = 4, .stages = 3},
+                                    {.chunks = 4, .first_output = 1},
                                     {.chunks = 4, .first_output = 2},
                                     {.chunks = 2, .first_output = 2}}) {
     SCOPED_TRACE(std::to_string(options.chunks) + " chunks");
@@ -493,17 +515,42 @@ TEST(RegisterChain, IsOrdered) {
   }
 }
 
-// O is written when the next chunk's K S is under way, and the inputs are free by then.
-TEST(RegisterChain, GatesAreThereAChunkLongerThanInputs) {
+// A chunk's gates are read as long as its inputs, or by a late State, which waits for the store.
+TEST(RegisterChain, GatesNeedNoMoreSlotsThanStages) {
+  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 2})));
+  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 2, .late = true})));
+  EXPECT_TRUE(is_ordered(register_chain({.first_output = 2, .stages = 3, .gates_slots = 3})));
   EXPECT_TRUE(
-      fails_by(overwrite_before_read, "gates(0), by Load(2)", register_chain({.gates_slots = 2})));
-  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 3})));
+      fails_by(overwrite_before_read, "gates(0), by Load(1)", register_chain({.gates_slots = 1})));
 }
 
 // Else a phase that State has passed by would be taken for one that it waits for.
 TEST(RegisterChain, StateGoesThroughTheScoresOfChunksWithoutOutputToo) {
   EXPECT_TRUE(fails_by(barrier_misuse, "scores_full[0], by Scores(0)",
                        register_chain({.first_output = 2, .skips_scores = true})));
+}
+
+TEST(RegisterChain, StateFreesAChunkWithoutOutputForStoreToo) {
+  EXPECT_TRUE(fails_by(deadlock,
+                       "Load(2) at free[0], Scores(2) at full[0], State0(1) at full[0], "
+                       "State1(1) at full[0], Store(0) at output_full[0]",
+                       register_chain({.first_output = 2, .forgets_store = true})));
+}
+
+// One group may have the last O when another has yet to put the one before.
+TEST(RegisterChain, OutputsTakeBarriersInTurns) {
+  EXPECT_TRUE(
+      fails_by(read_before_write, "O1(2), by Store(2)", register_chain({.takes_one_turn = true})));
+}
+
+// No fault: State puts O when it is done with all else of the stage, and Store waits for every
+// half. Its own arrivals count where there is no output.
+TEST(RegisterChain, OfAChunkWithOutputStateFreesNothingThatStoreDoesNot) {
+  const Protocol protocol = register_chain({.needs_store_alone = true});
+  EXPECT_TRUE(is_ordered(protocol.without("free", "State0").without("free", "State1")));
+  EXPECT_TRUE(fails_by(
+      overwrite_before_read, "V0(0), by Load(2)",
+      register_chain({.first_output = 4, .needs_store_alone = true}).without("free", "State0")));
 }
 
 TEST(RegisterChain, EveryBarrierIsNeeded) {
@@ -513,120 +560,103 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
     EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
   };
   needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
-  needs("full", "State0", read_before_write, "inputs(0), by State0(0)");
-  needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
-  needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
-  needs("scores_full", "", read_before_write, "P(0), by State0(0)");
-  needs("scores_full", "State1", read_before_write, "P(0), by State1(0)");
-  needs("output_full", "", read_before_write, "O0(0), by Store(1)");
-  needs("output_free", "", barrier_misuse, "output_full, by State1(1)");
-  needs("output_free", "State0", overwrite_before_read, "O0(0), by State0(2)");
+  needs("full", "State0", read_before_write, "V0(0), by State0(0)");
+  needs("free", "", overwrite_before_read, "V0(0), by Load(2)");
+  needs("free", "Load", overwrite_before_read, "V0(0), by Load(2)");
+  for (const char* role : {"State0", "State1", "Store"})
+    needs("free", role, deadlock,
+          "Load(2) at free[0], Scores(2) at full[0], State0(1) at full[0], State1(1) at full[0], "
+          "Store(1) at output_full[1]");
+  needs("scores_full", "", read_before_write, "P(0), by State0(1)");
+  needs("scores_full", "State1", read_before_write, "P(0), by State1(1)");
+  needs("output_full", "", read_before_write, "O0(0), by Store(0)");
+  needs("output_full", "Store", read_before_write, "O0(0), by Store(0)");
 }
 
-// The draft of the whole forward (drafts/forward_chain.cuh): groups of Make take turns at chunks,
-// and make A and P' of what Load has brought. State is rung 8's, or the one that waits for a
-// chunk's inputs when it begins it; Store, which is rung 8's, is left out.
+// The whole forward (kernels/cuda/forward_chain.cuh): groups of Make take turns at chunks, and make
+// A and P' of what Load has brought. State and Store are rung 8's; with 128 values State is late.
 
 struct ForwardOptions {
-  int chunks = 4;  // of a segment
+  int chunks = 4;        // of a segment
+  int first_output = 0;  // the chunks before only bring S about
   int stages = 3;
   int make_groups = 2, state_groups = 1;
-  bool late = false;  // State waits for the inputs of no chunk but its own
+  bool late = false;
   // A mistake:
   bool skips_others = false;  // Make waits for the inputs of its own chunks alone
 };
 
-struct ForwardChain {
-  ForwardOptions options;
-  Protocol protocol = {};
+struct ForwardChain : RegisterChain {
+  int make_groups;
+  bool skips_others;
 
-  Tile keys = protocol.tile("keys", options.stages);  // Q, K
-  Tile V = protocol.tile("V", options.stages);
-  Tile A = protocol.tile("A", options.stages);
-  Tile P = protocol.tile("P", options.stages);
   Tile N = P.in_place("N");
-  Tile gates = protocol.tile("gates", 4);
-
   std::vector<Mbarrier> loaded = protocol.mbarriers("loaded", options.stages, 2);
-  std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, 3);
-  std::vector<Mbarrier> scores_full = protocol.mbarriers("scores_full", options.stages, 1);
-  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
-
-  int stage(int c) const { return c % options.stages; }
-  int parity(int c) const { return c / options.stages % 2; }
-  bool is_last(int c) const { return c + 1 == options.chunks; }
 
   void load(Role& self, int c) const {
     self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
     self.write({gates(c)});
-    self.copy({keys(c)}, loaded[stage(c)]);
+    self.copy({inputs(c)}, loaded[stage(c)]);
     self.arrive(loaded[stage(c)]);
-    self.copy({V(c)}, full[stage(c)]);
+    self.copy(values(c), full[stage(c)]);
     self.arrive(full[stage(c)]);
   }
 
   // From chunk `from` on, for chunk c.
-  void wait_for_inputs(Role& self, int from, int c) const {
-    for (int i = options.skips_others ? c : from; i <= c && i < options.chunks; ++i)
+  void wait_for_keys(Role& self, int from, int c) const {
+    for (int i = skips_others ? c : from; i <= c && i < options.chunks; ++i)
       self.wait(loaded[stage(i)], parity(i));
   }
   void make(Role& self, int group, int turn) const {
-    const int c = group + turn * options.make_groups, next = c + options.make_groups;
+    const int c = group + turn * make_groups, next = c + make_groups;
     if (turn == 0) {
-      wait_for_inputs(self, 0, c);
-      self.begin_read({keys(c)});  // K Kᵀ
+      wait_for_keys(self, 0, c);
+      self.begin_read({inputs(c)});  // K Kᵀ
     }
-    self.end_read({keys(c)});
+    self.end_read({inputs(c)});
     self.read({gates(c)});
     self.write({N(c)});
     self.write({A(c)});
     self.read({N(c)});
     self.arrive(full[stage(c)]);
-    wait_for_inputs(self, c + 1, next);
-    self.begin_read({keys(c)});                                // Q Kᵀ
-    if (next < options.chunks) self.begin_read({keys(next)});  // K Kᵀ
-    self.end_read({keys(c)});
+    wait_for_keys(self, c + 1, next);
+    self.begin_read({inputs(c)});                                // Q Kᵀ
+    if (next < options.chunks) self.begin_read({inputs(next)});  // K Kᵀ
+    self.end_read({inputs(c)});
     self.read({gates(c)});
     self.write({P(c)});
     self.arrive(scores_full[stage(c)]);
   }
-
-  void state(Role& self, int c) const {
-    if (c == 0 || options.late) {
-      self.wait(full[stage(c)], parity(c));
-      self.read({V(c), gates(c)});
-    }
-    self.begin_read({keys(c), A(c), gates(c)});
-    self.wait(scores_full[stage(c)], parity(c));
-    const bool ahead = !options.late && !is_last(c);
-    if (ahead) self.wait(full[stage(c + 1)], parity(c + 1));
-    self.read({P(c)});
-    if (ahead) self.read({V(c + 1), gates(c + 1)});
-    self.end_read({keys(c), A(c), gates(c)});
-    self.arrive(free[stage(c)]);
-  }
 };
 
 Protocol forward_chain(const ForwardOptions& options) {
-  ForwardChain chain{options};
+  ForwardChain chain{{{.chunks = options.chunks,
+                       .first_output = options.first_output,
+                       .stages = options.stages,
+                       .state_groups = options.state_groups,
+                       .fills = 3,
+                       .late = options.late}},
+                     options.make_groups,
+                     options.skips_others};
   chain.protocol.role("Load", options.chunks, [&](Role& self, int c) { chain.load(self, c); });
   for (int group = 0; group < options.make_groups; ++group) {
     const int turns = (options.chunks - group + options.make_groups - 1) / options.make_groups;
     chain.protocol.role("Make" + std::to_string(group), std::max(0, turns),
                         [&](Role& self, int turn) { chain.make(self, group, turn); });
   }
-  for (int group = 0; group < options.state_groups; ++group)
-    chain.protocol.role("State" + std::to_string(group), options.chunks,
-                        [&](Role& self, int c) { chain.state(self, c); });
+  chain.add_state_and_store();
   return std::move(chain.protocol);
 }
 
 TEST(ForwardChain, IsOrdered) {
-  for (const int chunks : {1, 2, 4}) {
+  for (const auto& [chunks, first_output] : {std::pair{1, 0}, {2, 0}, {4, 0}, {4, 2}}) {
     SCOPED_TRACE(std::to_string(chunks) + " chunks");
-    EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks})));
-    EXPECT_TRUE(is_ordered(
-        forward_chain({.chunks = chunks, .make_groups = 1, .state_groups = 2, .late = true})));
+    EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks, .first_output = first_output})));
+    EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks,
+                                          .first_output = first_output,
+                                          .make_groups = 1,
+                                          .state_groups = 2,
+                                          .late = true})));
   }
 }
 
@@ -651,11 +681,27 @@ TEST(ForwardChain, EveryBarrierIsNeeded) {
     const Protocol protocol = forward_chain({.chunks = chunks});
     EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
   };
-  needs(2, "loaded", "Make0", read_before_write, "keys(0), by Make0(0)");
-  needs(2, "loaded", "Make1", read_before_write, "keys(1), by Make1(0)");
-  needs(2, "full", "State0", read_before_write, "V(0), by State0(0)");
-  needs(2, "scores_full", "State0", read_before_write, "P(0), by State0(0)");
-  needs(4, "free", "", overwrite_before_read, "keys(0), by Load(3)");
+  needs(2, "loaded", "Make0", read_before_write, "inputs(0), by Make0(0)");
+  needs(2, "loaded", "Make1", read_before_write, "inputs(1), by Make1(0)");
+  needs(2, "full", "State0", read_before_write, "V0(0), by State0(0)");
+  needs(2, "scores_full", "State0", read_before_write, "P(0), by State0(1)");
+  needs(2, "output_full", "Store", read_before_write, "O0(0), by Store(0)");
+  needs(4, "free", "", overwrite_before_read, "inputs(0), by Load(3)");
+}
+
+// With 128 values.
+TEST(ForwardChain, EveryBarrierOfALateStateIsNeeded) {
+  const auto needs = [](int chunks, const std::string& barrier, const char* role, FaultKind kind,
+                        const std::string& what) {
+    const Protocol protocol =
+        forward_chain({.chunks = chunks, .make_groups = 1, .state_groups = 2, .late = true});
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs(1, "loaded", "Make0", read_before_write, "inputs(0), by Make0(0)");
+  needs(1, "full", "State1", read_before_write, "V1(0), by State1(0)");
+  needs(1, "scores_full", "State0", read_before_write, "P(0), by State0(0)");
+  needs(1, "output_full", "Store", read_before_write, "O0(0), by Store(0)");
+  needs(4, "free", "", overwrite_before_read, "inputs(0), by Load(3)");
 }
 
 }  // namespace

@@ -53,6 +53,18 @@ Instance segments(const std::string& number, const std::string& stages,
                {"value_width", value_width}});
 }
 
+Instance two_passes(const std::string& number, const std::string& stages,
+                    const std::string& threshold, const std::string& value_width) {
+  return with({{"segments", number},
+               {"stages", stages},
+               {"threshold", threshold},
+               {"value_width", value_width}});
+}
+
+Instance whole_forward(const std::string& number, const std::string& value_width) {
+  return with({{"segments", number}, {"threshold", "-12"}, {"value_width", value_width}});
+}
+
 // The knobs of the CUDA ladder, which a build without CUDA does not have.
 std::vector<Variant> cuda_ladder() {
   const std::vector<Instance> two_or_three = {with({{"stages", "2"}}), with({{"stages", "3"}})};
@@ -79,7 +91,19 @@ std::vector<Variant> cuda_ladder() {
            {segments("auto", "2", "128"), segments("auto", "3", "128"), segments("auto", "2", "64"),
             segments("auto", "3", "64"), segments("2", "2", "128"), segments("4", "2", "128"),
             segments("8", "2", "128"), segments("16", "2", "128"), segments("2", "2", "64"),
-            segments("4", "2", "64"), segments("8", "2", "64"), segments("16", "2", "64")})};
+            segments("4", "2", "64"), segments("8", "2", "64"), segments("16", "2", "64")}),
+      rung("two_pass", Target::cuda,
+           {two_passes("auto", "2", "none", "128"), two_passes("auto", "3", "none", "128"),
+            two_passes("auto", "2", "none", "64"), two_passes("auto", "3", "none", "64"),
+            two_passes("auto", "2", "-12", "128"), two_passes("auto", "3", "-12", "128"),
+            two_passes("auto", "2", "-12", "64"), two_passes("auto", "3", "-12", "64"),
+            two_passes("2", "2", "none", "128"), two_passes("4", "2", "none", "128"),
+            two_passes("8", "2", "none", "128"), two_passes("2", "3", "none", "64"),
+            two_passes("4", "3", "none", "64"), two_passes("8", "3", "none", "64"),
+            two_passes("8", "3", "-12", "64")}),
+      rung("forward", Target::cuda,
+           {whole_forward("auto", "128"), whole_forward("1", "128"), whole_forward("auto", "64"),
+            whole_forward("1", "64")})};
 }
 
 std::vector<std::string> ids_of(const std::vector<SelectedVariant>& selected) {
@@ -98,7 +122,7 @@ TEST(SearchSpace, OfTheProjectIsEveryInstanceThatCanBeHad) {
     for (const Instance& instance : variant.instances)
       if (variant.target == Target::cuda && instance.obstacle.empty())
         expected.push_back(variant_id(variant, instance));
-  EXPECT_EQ(expected.size(), 40U);
+  EXPECT_EQ(expected.size(), 59U);
   EXPECT_EQ(ids_of(*parse_space(yaml, "cuda.yaml", Target::cuda, ladder)), expected);
   EXPECT_FALSE(parse_space(yaml, "cuda.yaml", Target::cpu, ladder));
   for (const Target target : {Target::cpu, Target::cuda})

@@ -18,7 +18,7 @@ namespace {
 
 using test::problem_of;
 
-int chunks_of(int length) { return (length + 63) / 64; }
+int chunks_in(int length) { return (length + 63) / 64; }
 int own(const Piece& piece) { return piece.end - piece.first; }
 
 // Every chunk is in one segment, an empty sequence has one segment, and the longest come first.
@@ -36,7 +36,7 @@ void expect_cover(const Problem& problem, const std::vector<Piece>& pieces) {
       EXPECT_TRUE(own(piece) > 0 || piece.length == 0);
       next = piece.end;
     }
-    EXPECT_EQ(next, chunks_of(problem.length(sequence)));
+    EXPECT_EQ(next, chunks_in(problem.length(sequence)));
   }
   const auto work = [](const Piece& piece) { return own(piece) + (piece.first > 0 ? 4 : 0); };
   EXPECT_TRUE(std::ranges::is_sorted(pieces, std::greater(), work));

@@ -37,10 +37,10 @@
 // tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
 // away.
 //
-// What of a chunk State has under way at once: K S | O of the chunk before goes out, S is scaled by
-// γ_C | Q S | R is rounded | A R | W is rounded, twice | S' and W P' | the next R starts, and the
-// next S is rounded as soon as it is there. So an O comes a chunk late: with the first chunk
-// nothing comes, and after the last one there is one O more.
+// What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
+// of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | A R | nothing | S' | W is
+// rounded, twice, and the next R starts. So an O comes a chunk late: with the first chunk nothing
+// comes, and behind the last one there is one O more.
 #pragma once
 
 #include <cstdint>
@@ -99,7 +99,8 @@ struct RegisterChain {
   }
   using Chain = sm80::ChainOf<width>;
 
-  // A chunk's gates are read until the next chunk is under way, so that they outlive its inputs.
+  // A chunk's gates are read until the next chunk is under way, and so are its inputs: there may be
+  // as few slots as stages. Four are a power of two.
   static constexpr int gates_slots = 4;
   static_assert(gates_slots > stages);
 
@@ -108,7 +109,7 @@ struct RegisterChain {
     Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]; then O
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
-  // With 128 values 153,600 bytes with two stages, 219,136 with three; with 64 129,024 and 186,368.
+  // With 128 values 138,240 bytes with two stages, 203,776 with three; with 64 121,856 and 179,200.
   struct Shared {
     Input input[stages];
     Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]

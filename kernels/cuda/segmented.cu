@@ -10,7 +10,7 @@
 //
 // With gates that forget too little every segment goes all the way back. That is right, and takes
 // as long as rung 8, on many multiprocessors instead of few: the cuts are made before the gates are
-// known. What would help there is an exact way in two passes, which is not here yet.
+// known. What helps there is rung 10.
 //
 // The host cuts (segments.hpp), outside the timing, since it takes lengths alone. Each warp then
 // looks for the start by itself, 32 chunks at a time: g at the chunks' ends is loaded by a lane
@@ -21,7 +21,7 @@
 // stages as in rung 8.
 //
 // Bytes and cycles: those of rung 8, and those of the warm-up, for which O is not stored, P' not
-// made and Q loaded in vain: K, V, A and Q are 56 KiB a chunk and head.
+// made and Q not loaded: K, V and A are 40 KiB a chunk and head.
 //
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
 // wide_gva_state (2 segments of 66 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their

@@ -10,8 +10,6 @@ namespace {
 // save little time and take more warm-ups.
 constexpr int least_chunks = 2;
 
-int chunks_of(int length) { return (length + chunk_tokens - 1) / chunk_tokens; }
-
 int ceiling(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 // Of a sequence, such that none has more than `own` chunks beside its warm-up. The first

@@ -1,5 +1,5 @@
-// Where rung 9 cuts sequences into segments, and with which chunk a segment begins: what the host
-// decides and the rule that the device goes by. Tested on the host.
+// Where rungs 9 and 11 cut sequences into segments, and with which chunk a segment begins: what the
+// host decides and the rule that the device goes by. Tested on the host.
 #pragma once
 
 #include <cstdint>

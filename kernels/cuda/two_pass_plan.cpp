@@ -13,8 +13,7 @@ namespace {
 constexpr int wide_output = 19, narrow_output = 13, transition = 12, scan_step = 8,
               two_launches = 100;
 
-int chunks_of(int length) { return (length + chunk_tokens - 1) / chunk_tokens; }
-int chunks_of(const Part& part) { return part.end - part.first; }
+int chunks_in(const Part& part) { return part.end - part.first; }
 int ceiling(int a, int b) { return (a + b - 1) / b; }
 
 template <class Count>
@@ -38,7 +37,7 @@ Plan plan_into(const Problem& problem, Count segments_of) {
     plan.boundaries += inner;
   }
   for (auto* parts : {&plan.outputs, &plan.transitions}) {
-    std::ranges::stable_sort(*parts, std::greater(), [](const Part& p) { return chunks_of(p); });
+    std::ranges::stable_sort(*parts, std::greater(), [](const Part& p) { return chunks_in(p); });
   }
   return plan;
 }
@@ -51,7 +50,7 @@ int makespan(const std::vector<Part>& parts, int processors, Count ctas) {
   int end = 0;
   for (const Part& part : parts) {
     for (int i = 0; i < ctas(part); ++i) {
-      const int done = free_at.top() + chunks_of(part);
+      const int done = free_at.top() + chunks_in(part);
       free_at.pop();
       free_at.push(done);
       end = std::max(end, done);
@@ -60,22 +59,29 @@ int makespan(const std::vector<Part>& parts, int processors, Count ctas) {
   return end;
 }
 
-int cost(const Plan& plan, const Problem& problem, int processors, int slices) {
+int cost_of_output(int slices) { return slices == 1 ? wide_output : narrow_output; }
+
+int cost_before_outputs(const Plan& plan, const Problem& problem, int processors) {
+  if (plan.boundaries == 0) return 0;
   const int heads = problem.value_heads;
-  const int outputs =
-      makespan(plan.outputs, processors, [&](const Part&) { return heads * slices; });
-  const int chunk = slices == 1 ? wide_output : narrow_output;
-  if (plan.boundaries == 0) return outputs * chunk;
   const int transitions = makespan(plan.transitions, processors, [&](const Part& part) {
     return part.first == 0 ? heads : 2 * heads;  // the first segment of a sequence needs no M
   });
   const int steps = std::ranges::max(plan.scans, {}, &Boundaries::count).count - 1;
-  return outputs * chunk + transitions * transition + steps * scan_step + two_launches;
+  return transitions * transition + steps * scan_step + two_launches;
+}
+
+int cost(const Plan& plan, const Problem& problem, int processors, int slices) {
+  const int outputs =
+      makespan(plan.outputs, processors, [&](const Part&) { return problem.value_heads * slices; });
+  return outputs * cost_of_output(slices) + cost_before_outputs(plan, problem, processors);
 }
 
 }  // namespace
 
-int Plan::longest() const { return outputs.empty() ? 0 : chunks_of(outputs.front()); }
+int Plan::longest() const { return outputs.empty() ? 0 : chunks_in(outputs.front()); }
+
+int Plan::reach() const { return std::max(longest(), 8); }
 
 Plan plan(const Problem& problem, int segments) {
   return plan_into(problem, [=](int) { return segments; });
@@ -92,6 +98,11 @@ Plan plan_for(const Problem& problem, int processors, int slices) {
     if (time < least) best = std::move(next), least = time;
   }
   return best;
+}
+
+double chunks_before_outputs(const Plan& plan, const Problem& problem, int processors, int slices) {
+  return static_cast<double>(cost_before_outputs(plan, problem, processors)) /
+         cost_of_output(slices);
 }
 
 }  // namespace gdn

@@ -31,6 +31,9 @@ struct Plan {
   int boundaries = 0;
 
   int longest() const;  // chunks of the longest segment
+  // Chunks that a warm-up may have. It may take as long as the transitions that it saves; where
+  // these are short, launches and scan are what it saves.
+  int reach() const;
 };
 
 // Every sequence in `segments` of equal length, or as many as it has chunks.
@@ -39,5 +42,7 @@ Plan plan(const Problem& problem, int segments);
 // `processors` that do one CTA at a time, `slices` of them for a segment and head in the last
 // launch. It may be that nothing is cut.
 Plan plan_for(const Problem& problem, int processors, int slices);
+// By the same costs: what goes before the last launch, in chunks of that one. 0 if nothing is cut.
+double chunks_before_outputs(const Plan& plan, const Problem& problem, int processors, int slices);
 
 }  // namespace gdn

@@ -1,5 +1,5 @@
-// The draft of the whole forward on the emulator, against the fp64 recurrence. It is given neither
-// g nor A.
+// Rung 11, the whole forward, on the emulator, against the fp64 recurrence. It is given neither g
+// nor A.
 #include <gtest/gtest.h>
 
 #include <cmath>

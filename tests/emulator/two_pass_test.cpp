@@ -1,4 +1,4 @@
-// The draft of rung 10 on the emulator, against the fp64 recurrence.
+// Rung 10 on the emulator, against the fp64 recurrence.
 #include <gtest/gtest.h>
 
 #include <cmath>
