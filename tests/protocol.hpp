@@ -271,7 +271,7 @@ class Explorer {
       std::uint8_t reads = 0;    // of this version, that have ended
       std::uint8_t is_written = 0;
     };
-    std::array<Barrier, 16> barriers;
+    std::array<Barrier, 20> barriers;
     std::array<Buffer, 20> buffers;
     std::array<std::uint8_t, 14> position = {};  // of every agent in its program
 

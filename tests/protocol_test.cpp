@@ -374,13 +374,11 @@ struct RegisterOptions {
   int stages = 2;
   int state_groups = 2;
   int gates_slots = 4;  // that a chunk's gates go round
-  int fills = 2;        // arrivals that make a stage full
+  int fills = 3;        // arrivals that make a stage full
   bool late = false;    // State waits for the inputs of no chunk but its own (forward_chain.cuh)
   // Mistakes:
-  bool skips_scores = false;       // State, where there is no output
-  bool forgets_store = false;      // State, where Store does not see the chunk
-  bool takes_one_turn = false;     // all outputs have one barrier
-  bool needs_store_alone = false;  // to free a stage: no mistake, where there is an output
+  bool skips_scores = false;    // State, where there is no output
+  bool takes_one_turn = false;  // all outputs have one barrier
 };
 
 struct RegisterChain {
@@ -394,11 +392,11 @@ struct RegisterChain {
   Tile P = protocol.tile("P", options.stages);
 
   std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, options.fills);
-  std::vector<Mbarrier> free = protocol.mbarriers(
-      "free", options.stages, options.needs_store_alone ? 1 : options.state_groups + 1);
+  std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
   std::vector<Mbarrier> scores_full = protocol.mbarriers("scores_full", options.stages, 1);
   std::vector<Mbarrier> output_full = protocol.mbarriers(
       "output_full", options.takes_one_turn ? 1 : options.stages, options.state_groups);
+  std::vector<Mbarrier> stored = protocol.mbarriers("stored", options.stages, 1);
 
   std::vector<Tile> halves() {
     std::vector<Tile> tiles;
@@ -422,11 +420,15 @@ struct RegisterChain {
   void load(Role& self, int c) const {
     self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
     self.write({gates(c)});
-    Tiles all = values(c);
-    all.push_back(inputs(c));
-    all.push_back(A(c));
-    self.copy(all, full[stage(c)]);
+    self.copy({inputs(c), A(c)}, full[stage(c)]);
+    wait_until_stored(self, c);
+    self.copy(values(c), full[stage(c)]);
     self.arrive(full[stage(c)]);
+  }
+  // What was in the place of chunk c's V, if that was an output.
+  void wait_until_stored(Role& self, int c) const {
+    const int output = c - options.stages - options.first_output;
+    if (output >= 0) self.wait(stored[stage(output)], parity(output));
   }
 
   void scores(Role& self, int c) const {
@@ -442,11 +444,6 @@ struct RegisterChain {
     self.write({O(group, c)});
     self.arrive(output_full_of(c - options.first_output));
   }
-  // Of a chunk without output for Store as well.
-  void release(Role& self, int group, int c) const {
-    self.arrive(free[stage(c)]);
-    if (!has_output(c) && group == 0 && !options.forgets_store) self.arrive(free[stage(c)]);
-  }
   void wait_for_inputs(Role& self, int group, int c) const {
     self.wait(full[stage(c)], parity(c));
     self.read({V[group](c), gates(c)});  // −V/γ
@@ -459,17 +456,17 @@ struct RegisterChain {
     self.begin_read({inputs(c), A(c), gates(c)});                 // K S, Q S
     if (after_output) {
       self.end_read({P(c - 1), gates(c - 1)});
-      release(self, group, c - 1);
+      self.arrive(free[stage(c - 1)]);
       put_output(self, group, c - 1);
     }
     if (has_output(c) || !options.skips_scores) self.wait(scores_full[stage(c)], parity(c));
     if (!options.late && !is_last(c)) wait_for_inputs(self, group, c + 1);
     if (options.late && has_output(c)) self.read({P(c)});
     self.end_read({inputs(c), A(c), gates(c)});  // S'
-    if (!has_output(c)) release(self, group, c);
+    if (!has_output(c)) self.arrive(free[stage(c)]);
     if (!has_output(c) || (!options.late && !is_last(c))) return;
     if (!options.late) self.read({P(c)});
-    release(self, group, c);  // rung 8 leaves this out behind the last chunk: nobody waits for it
+    if (options.late) self.arrive(free[stage(c)]);  // behind the last chunk nobody waits for it
     self.read({gates(c)});
     put_output(self, group, c);
   }
@@ -480,7 +477,7 @@ struct RegisterChain {
     Tiles all;
     for (int group = 0; group < options.state_groups; ++group) all.push_back(O(group, c));
     self.read(all);
-    self.arrive(free[stage(c)]);
+    self.arrive(stored[stage(output)]);
   }
 
   void add_state_and_store() {
@@ -515,10 +512,13 @@ TEST(RegisterChain, IsOrdered) {
   }
 }
 
-// A chunk's gates are read as long as its inputs, or by a late State, which waits for the store.
-TEST(RegisterChain, GatesNeedNoMoreSlotsThanStages) {
+// A chunk's gates are read as long as its inputs; by a late State longer, which scales O when it
+// has freed these.
+TEST(RegisterChain, GatesNeedASlotMoreThanStagesWhereStateIsLate) {
   EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 2})));
-  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 2, .late = true})));
+  EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 3, .late = true})));
+  EXPECT_TRUE(fails_by(overwrite_before_read, "gates(0), by Load(2)",
+                       register_chain({.gates_slots = 2, .late = true})));
   EXPECT_TRUE(is_ordered(register_chain({.first_output = 2, .stages = 3, .gates_slots = 3})));
   EXPECT_TRUE(
       fails_by(overwrite_before_read, "gates(0), by Load(1)", register_chain({.gates_slots = 1})));
@@ -530,27 +530,10 @@ TEST(RegisterChain, StateGoesThroughTheScoresOfChunksWithoutOutputToo) {
                        register_chain({.first_output = 2, .skips_scores = true})));
 }
 
-TEST(RegisterChain, StateFreesAChunkWithoutOutputForStoreToo) {
-  EXPECT_TRUE(fails_by(deadlock,
-                       "Load(2) at free[0], Scores(2) at full[0], State0(1) at full[0], "
-                       "State1(1) at full[0], Store(0) at output_full[0]",
-                       register_chain({.first_output = 2, .forgets_store = true})));
-}
-
 // One group may have the last O when another has yet to put the one before.
 TEST(RegisterChain, OutputsTakeBarriersInTurns) {
   EXPECT_TRUE(
       fails_by(read_before_write, "O1(2), by Store(2)", register_chain({.takes_one_turn = true})));
-}
-
-// No fault: State puts O when it is done with all else of the stage, and Store waits for every
-// half. Its own arrivals count where there is no output.
-TEST(RegisterChain, OfAChunkWithOutputStateFreesNothingThatStoreDoesNot) {
-  const Protocol protocol = register_chain({.needs_store_alone = true});
-  EXPECT_TRUE(is_ordered(protocol.without("free", "State0").without("free", "State1")));
-  EXPECT_TRUE(fails_by(
-      overwrite_before_read, "V0(0), by Load(2)",
-      register_chain({.first_output = 4, .needs_store_alone = true}).without("free", "State0")));
 }
 
 TEST(RegisterChain, EveryBarrierIsNeeded) {
@@ -561,12 +544,10 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   };
   needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
   needs("full", "State0", read_before_write, "V0(0), by State0(0)");
-  needs("free", "", overwrite_before_read, "V0(0), by Load(2)");
-  needs("free", "Load", overwrite_before_read, "V0(0), by Load(2)");
-  for (const char* role : {"State0", "State1", "Store"})
-    needs("free", role, deadlock,
-          "Load(2) at free[0], Scores(2) at full[0], State0(1) at full[0], State1(1) at full[0], "
-          "Store(1) at output_full[1]");
+  needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("stored", "", overwrite_before_read, "O0(0), by Load(2)");
+  needs("stored", "Load", overwrite_before_read, "O0(0), by Load(2)");
   needs("scores_full", "", read_before_write, "P(0), by State0(1)");
   needs("scores_full", "State1", read_before_write, "P(0), by State1(1)");
   needs("output_full", "", read_before_write, "O0(0), by Store(0)");
@@ -598,6 +579,7 @@ struct ForwardChain : RegisterChain {
     self.write({gates(c)});
     self.copy({inputs(c)}, loaded[stage(c)]);
     self.arrive(loaded[stage(c)]);
+    wait_until_stored(self, c);
     self.copy(values(c), full[stage(c)]);
     self.arrive(full[stage(c)]);
   }

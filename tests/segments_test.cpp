@@ -38,22 +38,22 @@ void expect_cover(const Problem& problem, const std::vector<Piece>& pieces) {
     }
     EXPECT_EQ(next, chunks_in(problem.length(sequence)));
   }
-  const auto work = [](const Piece& piece) { return own(piece) + (piece.first > 0 ? 4 : 0); };
+  const auto work = [](const Piece& piece) { return own(piece) + (piece.first > 0 ? 3 : 0); };
   EXPECT_TRUE(std::ranges::is_sorted(pieces, std::greater(), work));
 }
 
 TEST(Segments, OfOneSequenceHaveAsManyChunksEachWithTheirWarmUp) {
-  const std::vector<Piece> pieces = cut(problem_of({64 * 64}, 1, 1, false), 4);
-  ASSERT_EQ(pieces.size(), 4U);  // 4 + 4 · 15 chunks: 19, of which the others warm up through 4
+  const std::vector<Piece> pieces = cut(problem_of({63 * 64}, 1, 1, false), 4);
+  ASSERT_EQ(pieces.size(), 4U);  // 3 + 4 · 15 chunks: 18, of which the others warm up for 3
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(pieces[i].first, i == 0 ? 0 : 4 + 15 * i);
-    EXPECT_EQ(pieces[i].end, 4 + 15 * (i + 1));
+    EXPECT_EQ(pieces[i].first, i == 0 ? 0 : 3 + 15 * i);
+    EXPECT_EQ(pieces[i].end, 3 + 15 * (i + 1));
   }
 }
 
 TEST(Segments, AreNoMoreThanThereAreChunksBehindAWarmUp) {
   for (const auto& [chunks, segments] :
-       {std::pair{0, 1}, {1, 1}, {4, 1}, {5, 1}, {6, 2}, {7, 3}, {12, 8}, {200, 16}}) {
+       {std::pair{0, 1}, {1, 1}, {3, 1}, {4, 1}, {5, 2}, {6, 3}, {12, 9}, {200, 16}}) {
     const Problem problem = problem_of({chunks * 64 - (chunks > 0 ? 63 : 0)}, 1, 1, false);
     EXPECT_EQ(static_cast<int>(cut(problem, 16).size()), segments) << chunks << " chunks";
   }
@@ -64,10 +64,10 @@ TEST(Segments, MakeOneWaveOfThePublicCases) {
   const auto count = [](const std::vector<int>& lengths, int heads) {
     return static_cast<int>(cut_for(problem_of(lengths, heads, heads, false), 132, heads).size());
   };
-  EXPECT_EQ(count({1025}, 8), 7);    // 13 chunks behind the warm-up, 2 each
-  EXPECT_EQ(count({8192}, 4), 31);   // 124, 4 each: 3 each would be 42 of 33
-  EXPECT_EQ(count({2048}, 16), 7);   // 28, 4 each: 3 each would be 10 of 8
-  EXPECT_EQ(count({32768}, 8), 16);  // 508, 32 each
+  EXPECT_EQ(count({1025}, 8), 7);    // 14 chunks behind the warm-up, 2 each
+  EXPECT_EQ(count({8192}, 4), 32);   // 125, 4 each: 3 each would be 42 of 33
+  EXPECT_EQ(count({2048}, 16), 8);   // 29, 4 each: 3 each would be 10 of 8
+  EXPECT_EQ(count({32768}, 8), 16);  // 509, 32 each
   EXPECT_EQ(count({8192, 8192, 8192, 8192}, 8), 16);
   EXPECT_EQ(count({8192}, 64), 2);
   EXPECT_EQ(count({16384}, 32), 4);
@@ -78,7 +78,7 @@ TEST(Segments, ALongSequenceAmongManyDoesNotHoldTheOthersUp) {
   std::vector<int> lengths(1023, 64);
   lengths.push_back(64 * 1024);
   const std::vector<Piece> pieces = cut_for(problem_of(lengths, 1, 1, false), 132, 1);
-  // 2047 chunks are 16 a processor; 1020 behind the warm-up are 64 segments of at most 16.
+  // 2047 chunks are 16 a processor; 1021 behind the warm-up are 64 segments of at most 16.
   EXPECT_EQ(pieces.size(), 1023U + 64U);
   EXPECT_LE(own(pieces.front()), 20);
   expect_cover(problem_of(lengths, 1, 1, false), pieces);

@@ -1,11 +1,8 @@
-// The whole forward from log α in one launch (forward_chain.cuh), cut into segments as rung 9's
-// core (kernels/cuda/segmented.cu). A CTA walks back by sums of log α, which it makes of the 32
-// chunks before it at once; further back each lane sums a chunk.
+// Rung 11: the whole forward from log α in one launch (forward_chain.cuh), cut into segments as
+// rung 9's core (kernels/cuda/segmented.cu). A CTA walks back by sums of log α, which it makes of
+// the 32 chunks before it at once; further back each lane sums a chunk.
 //
 // Knobs: segments a sequence: 1, exact; auto, as many as make one wave; threshold; value_width.
-//
-// The emulator finds it right (forward_test.cpp, inverse_test.cu); ptxas
-// finds no spill and serialises nothing. What follows is arithmetic.
 //
 // Bytes a chunk and head, with 128 values: V and O 16 KiB each, Q and K 32 once a query head; rung
 // 9's core reads 8 more for A, which the preparation has written before.
@@ -16,8 +13,19 @@
 //   and 1.5 µs for the first A.
 //   128 values: one group has the 3,500 cycles that two chains take. Hidden, if what it waits for
 //   is less than 1,000; the tensor cores have 2,304 + 256 + 430 of the 3,500.
-// Predicted from rung 9's core, in µs: short 15, chain and parallel 22.5 to 24.5, long and batch 81
-// to 88, wide 152 to 165, deep 158 to 170, where preparation and core take 19.7, 30.9, 123 and 233.
+// Predicted from rung 9's core as it was then, in µs: short 15, chain and parallel 22.5 to 24.5,
+// long and batch 81 to 88, wide 152 to 165, deep 158 to 170.
+// Measured (H200, graph timing): short 23, chain and parallel_equal 33, parallel_gva 45, long and
+// batch 115 to 123, wide and deep 206 to 222; rung 9 behind the preparation takes 18, 28, 27, 98
+// and 178. So it loses everywhere. ncu, wide_gva_state: a Make group of 128 values takes 5,300
+// cycles for a chunk, twice what was predicted, and State waits for it a quarter of its time:
+//   N, and D by substitution 2,100 (442 instructions, of which each waits for the one before), for
+//   the slowest warp's D 330; the row of A 640, for the slowest row 510; the products for the next
+//   chunk 730 until they are issued, among those of State; P' 770
+// and the late State takes 4,100, as R's start and O stand alone in it, beside no product.
+// What would close it: D of two chunks at once, each warp a chunk and not a row of blocks, as the
+// preparation does (kernels/prepare/chunk_inverse.cu: 1,800 instructions of a warp for all of A),
+// which asks for registers that State has; and a State of 176 registers that starts R beside S'.
 #include "kernels/cuda/forward_chain.cuh"
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/rungs.hpp"

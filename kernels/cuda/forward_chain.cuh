@@ -29,7 +29,7 @@
 //   Load, Make ─ full ─► State               V is there, and A; so are Q, K and the gates, which
 //                                            Make has waited for
 //   Make ─ scores_full ─► State              P' is there
-//   State ─ free ─► Load                     the inputs may be overwritten, and then A and P'
+//   State ─ free ─► Load                     the inputs but V may be overwritten, and then A and P'
 // and Store's as in rung 8. Make uses P's place before P' is there (inverse.cuh), which State has
 // given back with the rest of the stage. A group of Make asks for its next chunk before it has made
 // P' of this one: so there must be more stages than groups, or none of them would ever be free.

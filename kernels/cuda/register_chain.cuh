@@ -39,8 +39,7 @@
 //
 // What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
 // of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | A R | nothing | S' | W is
-// rounded, twice, and the next R starts. So an O comes a chunk late: with the first chunk nothing
-// comes, and behind the last one there is one O more.
+// rounded, twice, and the next R starts. So an O comes a chunk late, the last one by itself.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,22 @@
 // values two chains fill each other's gaps, up to the tensor cores' 2304, 256 of them the scores':
 // 1.32 µs, or rather 1.7, as both wait for the same loads and shared memory.
 //
-// Measured (H200, graph timing, reports/h200/graph.json), µs a chunk of chain_equal, long_low_gva
-// and batch_split_gva: 64 values 1.32 to 1.35 with three stages, 1.43 to 1.67 with two; 128 values
-// 1.95 to 2.03 whatever the stages: what two chains wait for is not the loads. Neither comes near
-// what the tensor cores would allow. Not yet looked at with ncu.
+// Measured (H200, graph timing, reports/h200/ladder.json), µs a chunk of chain_equal, long_low_gva
+// and batch_split_gva, three stages: 64 values 1.14 to 1.20, 128 values 1.72 to 1.78. With two
+// stages 1.9 to 2.2 and 2.5 to 2.9: a stage is free for V only when Store has read O from there.
+//
+// What was tried (segmented, wide_gva_state, µs; one after the other):
+//   150.2  as it was: ptxas mixes arithmetic in between the products, as it likes
+//   154.4  all products of a group issued first, arithmetic behind them: a product from registers
+//          is issued when the one before is about done, so nothing is left to do it beside
+//   148.8  arithmetic between the products; S faded and R started in blocks of their own, which
+//          ptxas does not move behind the wait; W P' with the next chunk
+//   142.9  O in V's place. With one place for O State waited for Store for a seventh of its time;
+//          and factors 16 bytes at a time: they were a quarter of what was read of shared memory
+//   138.7  V loaded apart from the rest of a stage, factors loaded before products, no Q in
+//          warm-ups, and segments cut by what a warm-up takes
+// and lost beside them: Q S in two halves around A R +2 %, R started before the last product of S'
+// +1 %. Of the 142.9, without starting R it would be 135.5, without scores 133.9, without O 142.7.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
 

@@ -24,11 +24,15 @@
 // made and Q not loaded: K, V and A are 40 KiB a chunk and head.
 //
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
-// wide_gva_state (2 segments of 66 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
-// bytes take 97; long_low_gva (16 of 36) 47 to 61; chain_equal (31 of 8) 10 to 14. Measured (H200,
-// graph timing with some 3 µs of an event inside, reports/h200/graph.json), best of segments=auto:
-// 150.5, 156.6, 79.4 and 20.9; short_tail_state 13.3. With 128 values a chunk takes the 2 µs and
-// more of rung 8: that is nearly all of the difference. 64 values win where CTAs are few.
+// wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
+// bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
+// graph timing with some 3 µs of an event inside, reports/h200/ladder.json), best of segments=auto:
+// 139, 140, 75 and 19; short_tail_state 13. A chunk of 128 values takes 1.75 µs where half of the
+// device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
+// ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
+// to 1.6 GHz. Nothing of it is at its limit, and State waits a twelfth of its time for inputs. What
+// would come next is fewer bytes through L2: K and Q once for two heads of a cluster.
+// 64 values win where CTAs are few.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"

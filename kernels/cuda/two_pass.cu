@@ -13,21 +13,23 @@
 // M, and V once; for a boundary and head 64 KiB of M, written once and read by two CTAs, and 64 of
 // N, then S.
 //
-// IT HAS NOT RUN ON A CARD, only on the emulator. Predicted, from what rungs 8 and 9 took on an
-// H200: a chunk with output 2.0 µs with 128 values and 1.3 with 64, a chunk of transitions 60 % of
-// the former, 1.2; a step of the scan 0.9: two times eight products of 74 cycles are 0.7, and 96
-// KiB from L2 at 64 bytes a cycle as much; 6 for two launches more with the beginning and end of
-// their CTAs. That is, with 132 multiprocessors,
-//                                          transitions        scan   outputs           all
-//   long_low_gva    128 values, 16 segments  77 (232 CTAs of 32)  13   64 (128 of 32)   160 µs
-//   chain_equal      64 values, 16 segments  10 (116 of 8)        13   10 (128 of 8)     39 µs
-//   wide_gva_state  128 values, 2 segments   77 (64 of 64)         0  128 (128 of 64)   211 µs
-//                    64 values, not cut                               166 (128 of 128)  166 µs
-// whatever the gates, where rung 8 was measured at 675, 171 and 181 µs at best: for few heads it
-// should be four times as fast, and wide_gva_state, which fills the card, gains nothing. With the
-// public cases' gates and threshold −12, it should take what rung 9 takes (79 and 21), and those 6.
+// Predicted before it ran: a chunk of transitions 1.2 µs, a step of the scan 0.9, long_low_gva 160
+// µs and chain_equal 39 whatever the gates. Measured on an H200 (CUPTI, gates `zero`, 64 values in
+// outputs), in µs:
+//                                       transitions           scan       outputs            all
+//   long_low_gva    8 segments of 64    78 (112 CTAs), 1.22   11, 1.6    85 (128), 1.33     178
+//   chain_equal    16 segments of 8     18 (116), 1.2 and 8   20, 1.37   14 (128), 1.3 and 4  56
+//                                       a chunk               a step     a chunk
+// where rung 8 takes 581 and 148, and rung 9, which goes all the way back, 400 and 100. Of the
+// difference to what was predicted, beginning and end of the CTAs are 8 µs of the transitions, who
+// have M to write, and 4 of the outputs; and a step of the scan brings 96 KiB into one
+// multiprocessor and 32 out, which is 2,000 cycles at 64 bytes a cycle. What would help: M in one
+// half (32 KiB less; below), more CTAs a head, each with some keys of S, or one launch in which the
+// first segment's CTAs scan while the others wait.
+// Tried and lost: N loaded before the product of its step, or added behind it, 27 µs for the scan
+// of chain_equal instead of 20.
 //
-// M has two halves of bf16, for which a step of the scan takes 0.9 µs instead of 0.6. Errors of
+// M has two halves of bf16, for which a step of the scan brings 32 KiB more. Errors of
 // output on the emulator, gates `zero`, one sequence, against rung 8's on the same inputs:
 //                                rung 8    M: one half  M: two    S: two   both: two
 //   8192 tokens, 16 segments    3.93e-3     4.02e-3    3.96e-3   3.97e-3   3.91e-3
@@ -113,9 +115,7 @@ Instance instance(int segments, int threshold) {
             copy_in(room.scans, plan.scans);
             throw_on_error(cudaDeviceSynchronize(), "two_pass");  // it may still be copying
 
-            // A warm-up may take as long as the transitions that it saves; where these are short,
-            // launches and scan are what it saves.
-            const int reach = threshold < 0 ? std::max(plan.longest(), 8) : 0;
+            const int reach = threshold < 0 ? plan.reach() : 0;
             const auto bound = static_cast<float>(threshold);
             const auto count = [](const auto& list) {
               return static_cast<std::int64_t>(list.size());

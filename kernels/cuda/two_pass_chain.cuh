@@ -25,7 +25,7 @@
 // bf16 as it is for every chunk.
 //
 // What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. While its product is
-// under way, N comes.
+// under way, N of the next step comes into the registers that S had.
 #pragma once
 
 #include <cmath>
@@ -327,18 +327,19 @@ struct TwoPassScan {
       return boundary.states[2 * boundary.at(at, steps.head) + slice];
     };
     Turn<stages> turn;
-    Sum S[head_dim / 8], N[head_dim / 8];
+    Sum even[head_dim / 8], odd[head_dim / 8];
     Left before[head_dim / 16];  // S of the boundary before, rounded: [key / 16]
-    const auto round = [&] {
+    const auto round = [&](const Sum(&S)[head_dim / 8]) {
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
     };
-    for (int last = -1; at >= 0; turn.next()) {
-      if (at != last + 1 || last < 0) {
-        kept(at - 1).get(S);
-        kept(at).get(N);
-        round();
-      }
+    kept(at - 1).get(odd);
+    round(odd);
+    kept(at).get(even);
+    // N becomes S, and `next` the N of the next step. Whether there is one.
+    const auto step = [&](Sum(&N)[head_dim / 8], Sum(&next)[head_dim / 8]) {
+      const int now = at;
+      at = steps.next();
       jitter();
       shared.full[turn.stage].wait(turn.parity);
       products_begin();
@@ -346,20 +347,24 @@ struct TwoPassScan {
       for (int half = 0; half < Boundary::halves; ++half) {
 #pragma unroll
         for (int k = 0; k < head_dim; k += 16) {
-          multiply<Major::mn>(S, before[k / 16], shared.M[turn.stage][half].mn_major(0, k),
-                              half + k > 0);
+          multiply<Major::mn>(N, before[k / 16], shared.M[turn.stage][half].mn_major(0, k), true);
         }
       }
       products_commit();
+      kept(at < 0 ? now : at).get(next);  // a branch would end the product first
       products_wait<0>();
+      round(N);
+      kept(now).put(N);
       release(shared.free[turn.stage]);
-#pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) sm80::add(S[n], N[n]);
-      last = at;
-      at = steps.next();
-      if (at == last + 1) kept(at).get(N);  // comes while the next product is under way
-      kept(last).put(S);
-      round();
+      turn.next();
+      if (at < 0) return false;
+      if (at != now + 1) {
+        kept(at - 1).get(N);
+        round(N);
+      }
+      return true;
+    };
+    while (step(even, odd) && step(odd, even)) {
     }
   }
 
