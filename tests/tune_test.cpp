@@ -258,7 +258,7 @@ TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
   EXPECT_EQ(read_file(folder / "there.jsonl"), "{}\n");
 }
 
-// On what an H200 really answered, for 16 problems of 53 candidates each.
+// On what an H200 really answered, for 16 problems of 40 candidates each.
 TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
   Folder folder;
   const std::string record = GDNBENCH_SOURCE_DIR "/reports/h200/tune-record.jsonl";
@@ -270,7 +270,7 @@ TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
     const json problems = read_json(folder / "o.json")["problems"];
     EXPECT_EQ(problems.size(), 16U);
     for (const json& problem : problems) {
-      EXPECT_EQ(problem["candidates"], 53);
+      EXPECT_EQ(problem["candidates"], 40);
       EXPECT_LE(problem["replay"]["regret"], 0.01) << problem["problem"] << problem["winner"];
       EXPECT_LE(problem["spent_s"].get<double>(),
                 0.4 * problem["replay"]["exhaustive_s"].get<double>())
