@@ -10,7 +10,10 @@
 // and where it may begin before the launch ahead of it has ended (programmatic dependent launch)
 //   static constexpr bool follows_closely = true;
 // Its CTAs are then there when that launch is over, or lets them begin (dependent.cuh), and wait
-// for all that it has written before they run.
+// for all that it has written before they run; or later and by themselves, with
+//   static constexpr bool waits_itself = true;
+// In each CTA somebody must: the launch behind waits for this one's end, and takes it for that of
+// all before.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -31,10 +34,15 @@ constexpr bool follows_closely = requires {
 };
 
 template <class Kernel>
+constexpr bool waits_itself = requires {
+  requires Kernel::waits_itself;
+};
+
+template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks_per_processor)
     entry(const __grid_constant__ typename Kernel::Arguments arguments) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  if constexpr (follows_closely<Kernel>) wait_for_launch_ahead();
+  if constexpr (follows_closely<Kernel> && !waits_itself<Kernel>) wait_for_launch_ahead();
   Kernel::run(arguments, *reinterpret_cast<typename Kernel::Shared*>(shared));
 }
 

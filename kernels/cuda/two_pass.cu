@@ -57,6 +57,7 @@ class Room {
     take(scans, plan.scans.size());
     take(boundary.states, 2 * boundaries);
     take(boundary.M, boundaries * Boundary::matrix);
+    take(boundary.units, boundaries);
     take(boundary.joins, boundaries);
     boundary.heads = heads;
   }
@@ -124,12 +125,8 @@ Instance instance(int segments, int threshold) {
                 launcher<Transitions>(count(plan.transitions) * heads * Transitions::ctas_a_head,
                                       {Transitions::Base::arguments(problem, x), room.transitions,
                                        room.boundary, reach, bound});
-            const Launch scan = launcher<Scan>(
-                count(plan.scans) * heads * Scan::ctas_a_head,
-                {sm90::tensor_map(room.boundary.M,
-                                  heads * plan.boundaries * Boundary::halves * head_dim, 1,
-                                  head_dim, head_dim),
-                 room.scans, room.boundary});
+            const Launch scan = launcher<Scan>(count(plan.scans) * heads * Scan::ctas_a_head,
+                                               {room.scans, room.boundary});
             const Launch make_outputs = launcher<Outputs>(
                 count(plan.outputs) * heads * Outputs::Chain::slices,
                 {Outputs::Base::arguments(problem, x), room.outputs, room.boundary, reach, bound});

@@ -19,13 +19,21 @@
 // Where it is `none` everywhere, the first two launches are over at once. With `reach` = 0 only a
 // sequence's first segment finds S by itself, and nothing is dropped at all.
 //
-// Between launches S and N are fp32, in the order in which threads have them, and S takes N's
-// place. M is the right operand of Sᵀ Mᵀ + Nᵀ, transposed, so that what a thread has of it lies
-// side by side, as a sum of two halves of bf16: M rounded, and what that leaves. S is rounded to
-// bf16 as it is for every chunk.
+// Between launches S and N are fp16 with a unit for each value (sm80/half.cuh), which is how a step
+// of the scan rounds S for its product anyway, in the order in which threads have them; and S takes
+// N's place. M is fp16 as well, with one unit, and lies in memory as it will in shared memory. It
+// is the right operand of Sᵀ Mᵀ, which is brought back from the units of both and added to Nᵀ.
 //
-// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M. While its product is
-// under way, N of the next step comes into the registers that S had.
+// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M and N. Between the
+// parts of its product the S before goes out, and N comes into the registers that it had.
+//
+// What orders the launches, where each may begin before the one ahead has ended: transitions and
+// scan wait for all that the launch ahead has written, before they do anything with memory. Only
+// then the scan lets outputs begin, of which every CTA is therefore behind the end of transitions,
+// and of all that those waited for: it may read the inputs, which come from there at the latest.
+// For S and before it writes anything it waits for the scan, each State thread by itself and in
+// every segment, whether it needs that S or not: who then waits for outputs has waited for all
+// three.
 #pragma once
 
 #include <cmath>
@@ -38,21 +46,33 @@
 
 namespace gdn::sm90 {
 
-// Sᵀ of 64 values as a state warpgroup has it in its accumulators: [key / 8][thread].
-struct KeptState {  // 32,768 bytes
-  float4 x[head_dim / 8][128];
+// Sᵀ of 64 values as a state warpgroup has it in its accumulators.
+struct KeptState {                 // 17,408 bytes
+  HalfLeft x[head_dim / 16][128];  // [key / 16][thread]
+  float2 unit[128];                // of each thread's two values
+
+  static __device__ float2 unit_for(const Sum (&S)[head_dim / 8]) {
+    const float2 largest = sm80::largest_of_rows(S);
+    return {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
+  }
+  static __device__ float2 inverse_of(float2 unit) {
+    return {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
+  }
 
   __device__ void put(const Sum (&S)[head_dim / 8]) {
+    const int own = threadIdx.x % 128;
+    unit[own] = unit_for(S);
+    const float2 inverse = inverse_of(unit[own]);
 #pragma unroll
-    for (int n = 0; n < head_dim / 8; ++n) {
-      x[n][threadIdx.x % 128] = {S[n].x[0], S[n].x[1], S[n].x[2], S[n].x[3]};
-    }
+    for (int k = 0; k < head_dim / 16; ++k) x[k][own] = sm80::half_left(S + 2 * k, inverse);
   }
   __device__ void get(Sum (&S)[head_dim / 8]) const {
+    const int own = threadIdx.x % 128;
+    const float2 of = unit[own];
 #pragma unroll
-    for (int n = 0; n < head_dim / 8; ++n) {
-      const float4 own = x[n][threadIdx.x % 128];
-      S[n] = {own.x, own.y, own.z, own.w};
+    for (int k = 0; k < head_dim / 16; ++k) {
+      const HalfLeft at_once = x[k][own];
+      sm80::sums_of(at_once, of, S + 2 * k);
     }
   }
 };
@@ -61,10 +81,11 @@ enum class Join : std::int32_t { none, state, both };
 
 // What the launches hand to each other, by boundary and head.
 struct Boundary {
-  static constexpr int halves = 2, matrix = halves * head_dim * head_dim;
+  static constexpr int matrix = head_dim * head_dim / 8;  // units of 16 bytes
 
   KeptState* states;  // [boundary][head][value / 64]  N, then S
-  BFloat16* M;        // [boundary][head][half][key in][key out]
+  uint4* M;           // [boundary][head][key out / 64][key in][unit], swizzled
+  float* units;       // [boundary][head]  of M
   Join* joins;        // [boundary][head]
   int heads;
 
@@ -88,7 +109,9 @@ struct TwoPassChain : RegisterChain<width, stages> {
   };
   struct Shared : Base::Shared {
     KeptState* kept;  // S from there (outputs) or N to there (transitions): of the head
-    BFloat16* M;      // to there; one of the two is null
+    uint4* M;         // to there; one of the two is null
+    float* unit;      // of M, to there
+    float largest[4 * Base::state_groups];  // of M, by warp
   };
 
   static __device__ Chain chain_of(const Arguments& arguments, const Part& part, int head,
@@ -111,10 +134,11 @@ struct TwoPassChain : RegisterChain<width, stages> {
 
   // By all threads, before they take their roles.
   static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
-                               const Segment& segment, KeptState* kept, BFloat16* M) {
+                               const Segment& segment, KeptState* kept, uint4* M, float* unit) {
     if (threadIdx.x == 0) {
       shared.kept = kept;
       shared.M = M;
+      shared.unit = unit;
     }
     Base::begin(arguments, shared, chain, segment);
   }
@@ -190,27 +214,47 @@ struct Transitions : TwoPassChain<128, stages> {
     }
     group.go_through(segment);
     if (shared.M != nullptr) {
-      put_transition(shared.M, share.value(), group.S);
+      put_transition(shared, share.block, group.S);
     } else {
       shared.kept[share.value() / 64].put(group.S);
     }
   }
 
-  // Rows `value` … `value` + 15 of Mᵀ, rounded, and of what rounding leaves.
-  static __device__ void put_transition(BFloat16* M, int value, const Sum (&S)[head_dim / 8]) {
-    BFloat16* row = M + (value + lane() / 4) * head_dim + lane() % 4 * 2;
+  // Rows 16 · `block` … of Mᵀ, rounded, by way of the places of Q, which nobody has: a panel each.
+  static __device__ void put_transition(Shared& shared, int block, const Sum (&S)[head_dim / 8]) {
+    const float unit = sm80::unit_of(largest_of_all(shared, block, S));
+    if (threadIdx.x % 128 == 0) *shared.unit = unit;
+    const float inverse = sm80::inverse_of(unit);
+    using Panel = Tile<head_dim, panel_columns>;
+    static_assert(sizeof(Panel) == sizeof shared.input[0].Q);
+    const auto panel = [&](int i) -> Panel& { return reinterpret_cast<Panel&>(shared.input[i].Q); };
 #pragma unroll
-    for (int n = 0; n < head_dim / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float* x = S[n].x + 2 * i;
-        const std::uint32_t high = sm80::pack(x[0], x[1]);
-        const float2 rounded = sm80::unpack(high);
-        auto* to = reinterpret_cast<std::uint32_t*>(row + i * 8 * head_dim + 8 * n);
-        to[0] = high;
-        to[head_dim * head_dim / 2] = sm80::pack(x[0] - rounded.x, x[1] - rounded.y);
-      }
+    for (int k = 0; k < head_dim; k += 16) {
+      put_left(panel(k / panel_columns), 16 * block, k % panel_columns,
+               sm80::half_left(S + k / 8, {inverse, inverse}));
     }
+    publish_to_async();
+    __syncwarp();
+    if (lane() != 0) return;
+    constexpr int bytes = 16 * panel_row_bytes;
+    for (int i = 0; i < 2; ++i) {
+      store_bytes(shared.M + (i * sizeof(Panel) + block * bytes) / sizeof(uint4),
+                  &panel(i).unit(16 * block, 0), bytes);
+    }
+    wait_stores_read<0>();
+  }
+  // The largest magnitude in M, of which this warp has a `block`.
+  static __device__ float largest_of_all(Shared& shared, int block, const Sum (&S)[head_dim / 8]) {
+    const float2 rows = sm80::largest_of_rows(S);
+    float largest = max(rows.x, rows.y);
+#pragma unroll
+    for (int lanes = 4; lanes < 32; lanes *= 2) {
+      largest = max(largest, __shfl_xor_sync(~0U, largest, lanes));
+    }
+    if (lane() == 0) shared.largest[block] = largest;
+    sync<128 * Base::state_groups>(1);
+    for (const float other : shared.largest) largest = max(largest, other);
+    return largest;
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -238,7 +282,8 @@ struct Transitions : TwoPassChain<128, stages> {
     const int first = start >= 0 ? start : part.first;
     Common::begin(arguments, shared, chain, {first, part.end, part.end},
                   is_transition ? nullptr : boundary.states + 2 * own,
-                  is_transition ? boundary.M + own * Boundary::matrix : nullptr);
+                  is_transition ? boundary.M + own * Boundary::matrix : nullptr,
+                  boundary.units + own);
     switch (threadIdx.x / 128) {
       case Base::LoadAndStore:
         give_registers<Base::load_registers>();
@@ -262,18 +307,20 @@ struct Transitions : TwoPassChain<128, stages> {
 struct TwoPassScan {
   static constexpr const char* name = "two_pass_scan";
   static constexpr int threads = 160, blocks_per_processor = 1;
-  static constexpr bool follows_closely = true;
-  static constexpr int ctas_a_head = 2, stages = 3;
+  static constexpr bool follows_closely = true, waits_itself = true;
+  static constexpr int ctas_a_head = 2, stages = 4;
   static constexpr int load_warp = 4;
 
   struct Arguments {
-    CUtensorMap M;
     const Boundaries* sequences;
     Boundary boundary;
   };
-  using Matrix = Tile<head_dim, head_dim>[Boundary::halves];  // 65,536 bytes  [key in][key out]
-  struct Shared {                                             // 197,632 bytes
-    Matrix M[stages];
+  struct Input {                 // 50,176 bytes
+    Tile<head_dim, head_dim> M;  // 32,768  [key in][key out]
+    KeptState N;
+  };
+  struct Shared {  // 201,728 bytes
+    Input input[stages];
     PhaseBarrier full[stages], free[stages];
   };
 
@@ -301,21 +348,18 @@ struct TwoPassScan {
     }
   };
 
-  static __device__ void load(const Arguments& arguments, Shared& shared, Steps steps) {
+  static __device__ void load(Shared& shared, Steps steps, int slice) {
+    const Boundary& boundary = steps.boundary;
     Turn<stages> turn;
     for (int at = steps.next(); at >= 0; at = steps.next(), turn.next()) {
       if (lane() != 0) continue;
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
+      const std::int64_t own = boundary.at(at, steps.head);
+      Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
-      const auto matrix =
-          static_cast<int>(arguments.boundary.at(at, steps.head)) * Boundary::halves;
-      full.arrive_and_expect(sizeof(Matrix));
-      for (int half = 0; half < Boundary::halves; ++half) {
-        for (int panel = 0; panel < 2; ++panel) {
-          load_box(shared.M[turn.stage][half].panel(panel), arguments.M, 64 * panel, 0,
-                   (matrix + half) * head_dim, full);
-        }
-      }
+      full.arrive_and_expect(sizeof input.M + sizeof input.N);
+      load_bytes(&input.M, boundary.M + own * Boundary::matrix, sizeof input.M, full);
+      load_bytes(&input.N, boundary.states + 2 * own + slice, sizeof input.N, full);
     }
   }
 
@@ -327,66 +371,66 @@ struct TwoPassScan {
       return boundary.states[2 * boundary.at(at, steps.head) + slice];
     };
     Turn<stages> turn;
-    Sum even[head_dim / 8], odd[head_dim / 8];
-    Left before[head_dim / 16];  // S of the boundary before, rounded: [key / 16]
-    const auto round = [&](const Sum(&S)[head_dim / 8]) {
-#pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) before[k] = left(S[2 * k], S[2 * k + 1]);
-    };
-    kept(at - 1).get(odd);
-    round(odd);
-    kept(at).get(even);
-    // N becomes S, and `next` the N of the next step. Whether there is one.
-    const auto step = [&](Sum(&N)[head_dim / 8], Sum(&next)[head_dim / 8]) {
+    Sum S[head_dim / 8], product[head_dim / 8];
+    kept(at - 1).get(S);
+    for (;; turn.next()) {
       const int now = at;
       at = steps.next();
+      KeptState& before = kept(now - 1);
+      const float M_unit = boundary.units[boundary.at(now, steps.head)];
+      const float2 unit = KeptState::unit_for(S), inverse = KeptState::inverse_of(unit);
+      const float2 factor = {M_unit * unit.x, M_unit * unit.y};
       jitter();
       shared.full[turn.stage].wait(turn.parity);
+      Input& input = shared.input[turn.stage];
+      const float2 N_unit = input.N.unit[threadIdx.x];
+      HalfLeft x[head_dim / 16];
       products_begin();
 #pragma unroll
-      for (int half = 0; half < Boundary::halves; ++half) {
-#pragma unroll
-        for (int k = 0; k < head_dim; k += 16) {
-          multiply<Major::mn>(N, before[k / 16], shared.M[turn.stage][half].mn_major(0, k), true);
-        }
+      for (int k = 0; k < head_dim / 16; ++k) {
+        x[k] = sm80::half_left(S + 2 * k, inverse);
+        const HalfLeft N = input.N.x[k][threadIdx.x];
+        multiply<Major::mn>(product, x[k], input.M.mn_major(0, 16 * k), k > 0);
+        before.x[k][threadIdx.x] = x[k];
+        sm80::sums_of(N, N_unit, S + 2 * k);
+        for (float& element : S[2 * k].x) sm80::pin(element);  // beside the product, not behind it
+        for (float& element : S[2 * k + 1].x) sm80::pin(element);
       }
       products_commit();
-      kept(at < 0 ? now : at).get(next);  // a branch would end the product first
+      before.unit[threadIdx.x] = unit;
       products_wait<0>();
-      round(N);
-      kept(now).put(N);
       release(shared.free[turn.stage]);
-      turn.next();
-      if (at < 0) return false;
-      if (at != now + 1) {
-        kept(at - 1).get(N);
-        round(N);
+#pragma unroll
+      for (int n = 0; n < head_dim / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) S[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
       }
-      return true;
-    };
-    while (step(even, odd) && step(odd, even)) {
+      if (at == now + 1) continue;  // by which this S goes out
+      kept(now).put(S);
+      if (at < 0) return;
+      kept(at - 1).get(S);
     }
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
-    let_next_launch_begin();
-    const int ctas = arguments.boundary.heads * ctas_a_head;
-    const int cta = static_cast<int>(blockIdx.x) % ctas;
-    const Steps steps(arguments.boundary, arguments.sequences[blockIdx.x / ctas],
-                      cta / ctas_a_head);
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(1);
         shared.free[stage].initialise(4);
       }
       publish_barriers();
-      prefetch(arguments.M);
     }
     __syncthreads();
+    const int ctas = arguments.boundary.heads * ctas_a_head;
+    const int cta = static_cast<int>(blockIdx.x) % ctas, slice = cta % ctas_a_head;
+    const Steps steps(arguments.boundary, arguments.sequences[blockIdx.x / ctas],
+                      cta / ctas_a_head);
+    wait_for_launch_ahead();
+    let_next_launch_begin();
     if (threadIdx.x / 32 == load_warp) {
-      load(arguments, shared, steps);
+      load(shared, steps, slice);
     } else {
-      state(shared, steps, cta % ctas_a_head);
+      state(shared, steps, slice);
     }
   }
 };
@@ -402,12 +446,14 @@ struct Outputs : TwoPassChain<width, stages> {
   using typename Common::Arguments;
   using typename Common::Shared;
   static constexpr const char* name = "two_pass_outputs";
+  static constexpr bool waits_itself = true;
 
   static __device__ void state(const Arguments& arguments, Shared& shared) {
     const Tensors& x = arguments.tensors;
     const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
     Group group = {shared, Base::share_of_warp().value()};
+    wait_for_launch_ahead();
     if (shared.kept != nullptr) {
       shared.kept[(chain.first_value + group.value) / 64].get(group.S);
     } else if (x.initial_state && segment.first == 0) {
@@ -427,12 +473,12 @@ struct Outputs : TwoPassChain<width, stages> {
     const Boundary& boundary = arguments.boundary;
     Common::begin(arguments, shared, chain, segment,
                   start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
-                  nullptr);
+                  nullptr, nullptr);
     Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 
-static_assert(sizeof(TwoPassScan::Shared) == 197632);
+static_assert(sizeof(TwoPassScan::Shared) == 201728);
 static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
 
 }  // namespace gdn::sm90

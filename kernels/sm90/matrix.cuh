@@ -21,8 +21,8 @@ __device__ inline void stmatrix_transposed(std::uint32_t row, const std::uint32_
 }
 
 // Left into [m … m+15][k … k+15] of the tile [m][k].
-template <class Tile>
-__device__ void put_left(Tile& tile, int m, int k, const sm80::Left& a) {
+template <class Tile, class Fragment = sm80::Left>
+__device__ void put_left(Tile& tile, int m, int k, const Fragment& a) {
   const int lane = threadIdx.x % 32;
   stmatrix(tile.address(lane % 16, lane / 16, m, k), a.x);
 }

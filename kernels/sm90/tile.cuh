@@ -1,6 +1,6 @@
-// Matrices of bf16 in shared memory as wgmma and the copy engine want them: panels of 64 columns
-// with the 128-byte swizzle (layout.hpp). One tile serves as operand in either major, and `left_of`
-// and the like of sm80/tile.cuh take fragments of it.
+// Matrices of bf16 (or of the bits of fp16) in shared memory as wgmma and the copy engine want
+// them: panels of 64 columns with the 128-byte swizzle (layout.hpp). One tile serves as operand in
+// either major, and `left_of` and the like of sm80/tile.cuh take fragments of it.
 #pragma once
 
 #include "kernels/bfloat16.hpp"

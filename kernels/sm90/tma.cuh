@@ -27,13 +27,25 @@ __device__ inline void load_box_to(std::uint16_t ctas, void* to, const CUtensorM
                                   &full.word, ctas);
 }
 
-// A box back, what lies outside of the tensor left out; and what waits until at most `pending` of
-// this thread's such copies still read their source, which may then be written again.
+// Bytes as they lie, a multiple of 16 from a multiple of 16 on; they count for `full`.
+// PTX ISA, "cp.async.bulk".
+__device__ inline void load_bytes(void* to, const void* from, std::uint32_t bytes,
+                                  PhaseBarrier& full) {
+  cuda::ptx::cp_async_bulk(cuda::ptx::space_cluster, cuda::ptx::space_global, to, from, bytes,
+                           &full.word);
+}
+
+// A box back, what lies outside of the tensor left out; bytes back; and what waits until at most
+// `pending` of this thread's such copies still read their source, which may then be written again.
 // PTX ISA, "cp.async.bulk.commit_group" and "cp.async.bulk.wait_group".
 __device__ inline void store_box(const CUtensorMap& map, int column, int head, int token,
                                  const void* from) {
   const std::int32_t at[] = {column, head, token};
   cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_global, cuda::ptx::space_shared, &map, at, from);
+  cuda::ptx::cp_async_bulk_commit_group();
+}
+__device__ inline void store_bytes(void* to, const void* from, std::uint32_t bytes) {
+  cuda::ptx::cp_async_bulk(cuda::ptx::space_global, cuda::ptx::space_shared, to, from, bytes);
   cuda::ptx::cp_async_bulk_commit_group();
 }
 template <int pending>

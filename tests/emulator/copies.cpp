@@ -149,6 +149,19 @@ void store_box(const Tensor& tensor, const std::int32_t (&at)[3], const void* fr
   machine.maybe_yield();
 }
 
+void store_bytes(void* to, const void* from, std::uint32_t bytes) {
+  Machine& machine = Machine::now();
+  (void)at_shared(shared_address(from), 16);
+  const auto* start = static_cast<const unsigned char*>(from);
+  const Cta& cta = *machine.lane()->warp->cta;
+  const auto perform = [=, &cta] {
+    for (std::uint32_t i = 0; i < bytes; i += 16) expect_published(cta, start + i - cta.shared);
+    std::memcpy(to, start, bytes);
+  };
+  machine.transfers().push_back({machine.lane(), machine.lane()->store_groups, perform});
+  machine.maybe_yield();
+}
+
 void commit_stores() { ++Machine::now().lane()->store_groups; }
 
 void wait_stores_read(int pending) {

@@ -97,6 +97,7 @@ void load_box(void* to, const Tensor& tensor, const std::int32_t (&at)[3], std::
               std::uint32_t ctas);
 void load_bytes(void* to, const void* from, std::uint32_t bytes, std::uint64_t& full);
 void store_box(const Tensor& tensor, const std::int32_t (&at)[3], const void* from);
+void store_bytes(void* to, const void* from, std::uint32_t bytes);
 void commit_stores();
 void wait_stores_read(int pending);
 
@@ -106,6 +107,7 @@ struct Operands {
   const void* left;  // 4 registers of this thread; null: `a` describes A
   std::uint64_t a, b;
   bool a_transposed, b_transposed;  // MN-major
+  bool half = false;                // fp16, else bf16
 };
 void begin_products();
 // d: n/2 registers of this thread.

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/bfloat16.hpp"
+#include "tests/emulator/cuda_fp16.h"
 #include "tests/emulator/machine.hpp"
 
 namespace gdn::emulator {
@@ -15,19 +16,24 @@ namespace {
 
 constexpr std::uint32_t poison = 0x7FC0'DEAD;  // a NaN
 
+float number(std::uint16_t bits, bool half) {
+  return half ? __half2float({bits}) : to_float({bits});
+}
+
 // Element [outer][k] of an operand in shared memory, as its descriptor says: PTX ISA,
 // "Asynchronous Warpgroup Level Matrix: Matrix Descriptor Format".
 struct Operand {
   std::uint32_t start, leading, stride;
-  bool transposed;
+  bool transposed, half;
   const Cta& cta;
   std::size_t end;
 
-  Operand(const Warp& warp, std::uint64_t descriptor, bool is_transposed)
+  Operand(const Warp& warp, std::uint64_t descriptor, bool is_transposed, bool is_half)
       : start((descriptor & 0x3FFF) << 4),
         leading((descriptor >> 16 & 0x3FFF) << 4),
         stride((descriptor >> 32 & 0x3FFF) << 4),
         transposed(is_transposed),
+        half(is_half),
         cta(*warp.cta),
         end(1024 + Machine::now().grid().shared_bytes) {
     if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
@@ -35,14 +41,14 @@ struct Operand {
   }
 
   // Eight neighbours from [outer][k] on: of a row, or of a column where it is transposed.
-  std::array<BFloat16, 8> unit(std::uint32_t outer, std::uint32_t k) const {
+  std::array<std::uint16_t, 8> unit(std::uint32_t outer, std::uint32_t k) const {
     const std::uint32_t plain =
         start + (transposed ? outer / 64 * leading + outer % 64 * 2 + k / 8 * stride + k % 8 * 128
                             : outer / 8 * stride + outer % 8 * 128 + k * 2);
     const std::uint32_t swizzled = plain ^ (plain >> 7 & 7) << 4;
     if (swizzled < 1024 || swizzled + 16 > end)
       throw Fault("an operand of a product is not in the CTA's shared memory");
-    std::array<BFloat16, 8> x;
+    std::array<std::uint16_t, 8> x;
     expect_published(cta, swizzled - 1024);
     std::memcpy(x.data(), cta.shared + swizzled - 1024, sizeof(x));
     return x;
@@ -52,9 +58,9 @@ struct Operand {
   void for_each_element(std::uint32_t first, std::uint32_t rows, Visit visit) const {
     for (std::uint32_t outer = 0; outer < rows; outer += transposed ? 8 : 1)
       for (std::uint32_t k = 0; k < 16; k += transposed ? 1 : 8) {
-        const std::array<BFloat16, 8> x = unit(first + outer, k);
+        const std::array<std::uint16_t, 8> x = unit(first + outer, k);
         for (std::uint32_t i = 0; i < 8; ++i)
-          visit(transposed ? outer + i : outer, transposed ? k : k + i, to_float(x[i]));
+          visit(transposed ? outer + i : outer, transposed ? k : k + i, number(x[i], half));
       }
   }
 };
@@ -88,14 +94,14 @@ void execute(Warp& warp, Product& product) {
     for (int lane = 0; lane < 32; ++lane)
       for (int i = 0; i < 4; ++i) {
         float* to = &a[lane / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8];
-        to[0] = std::bit_cast<float>(product.copy[lane][i] << 16);
-        to[1] = std::bit_cast<float>(product.copy[lane][i] & 0xFFFF'0000U);
+        const std::uint32_t pair = product.copy[lane][i];
+        to[0] = number(pair & 0xFFFF, x.half), to[1] = number(pair >> 16, x.half);
       }
   } else {
-    Operand(warp, x.a, x.a_transposed)
+    Operand(warp, x.a, x.a_transposed, x.half)
         .for_each_element(warp.number % 4 * 16, 16, [&](int i, int k, float y) { a[i][k] = y; });
   }
-  Operand(warp, x.b, x.b_transposed).for_each_element(0, n, [&](int j, int k, float y) {
+  Operand(warp, x.b, x.b_transposed, x.half).for_each_element(0, n, [&](int j, int k, float y) {
     b[k][j] = y;
   });
   float* values = product.accumulator->values.data();

@@ -14,8 +14,8 @@ inline void stmatrix_transposed(std::uint32_t row, const std::uint32_t (&x)[4]) 
   sm80::emulated::store<true>("stmatrix_transposed", row, x);
 }
 
-template <class Tile>
-void put_left(Tile& tile, int m, int k, const sm80::Left& a) {
+template <class Tile, class Fragment = sm80::Left>
+void put_left(Tile& tile, int m, int k, const Fragment& a) {
   const int lane = threadIdx.x % 32;
   stmatrix(tile.address(lane % 16, lane / 16, m, k), a.x);
 }

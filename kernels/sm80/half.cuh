@@ -1,0 +1,74 @@
+// Numbers of fp16 that share a power of two, their unit: each has 11 bits where bf16 has 8, and how
+// large they are is left to the unit.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "kernels/sm80/mma.cuh"
+
+namespace gdn::sm80 {
+
+// As Left, of fp16.
+struct alignas(16) HalfLeft {
+  std::uint32_t x[4];
+};
+
+__device__ inline std::uint32_t pack_halves(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+__device__ inline float2 unpack_halves(std::uint32_t pair) {
+  return __half22float2(reinterpret_cast<const __half2&>(pair));
+}
+
+// The unit of numbers of which `largest` is the largest magnitude. In units that is in [2^14,
+// 2^15), half of what fp16 ends at, and what is 2^28 times smaller still has all its bits. Nothing
+// is divided by less than 2^-126.
+__device__ inline float unit_of(float largest) {
+  const std::uint32_t exponent = max(__float_as_uint(largest) >> 23, 15U);
+  return __uint_as_float((exponent - 14) << 23);
+}
+// 1/unit, of a power of two.
+__device__ inline float inverse_of(float unit) {
+  return __uint_as_float((254U << 23) - __float_as_uint(unit));
+}
+
+// The largest magnitudes in rows g and g + 8 of Sums side by side, for the whole warp.
+template <int sums>
+__device__ float2 largest_of_rows(const Sum (&d)[sums]) {
+  float2 largest = {};
+#pragma unroll
+  for (int n = 0; n < sums; ++n) {
+    largest.x = max(largest.x, max(fabsf(d[n].x[0]), fabsf(d[n].x[1])));
+    largest.y = max(largest.y, max(fabsf(d[n].x[2]), fabsf(d[n].x[3])));
+  }
+#pragma unroll
+  for (int lanes = 1; lanes < 4; lanes *= 2) {
+    largest.x = max(largest.x, __shfl_xor_sync(~0U, largest.x, lanes));
+    largest.y = max(largest.y, __shfl_xor_sync(~0U, largest.y, lanes));
+  }
+  return largest;
+}
+
+// [16 × 16] of which `d` has columns 0–7 and 8–15, its rows times `inverse`, and back.
+__device__ inline HalfLeft half_left(const Sum* d, float2 inverse) {
+  HalfLeft a;
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    const float* of = d[x / 2].x + x % 2 * 2;
+    const float factor = x % 2 == 0 ? inverse.x : inverse.y;
+    a.x[x] = pack_halves(of[0] * factor, of[1] * factor);
+  }
+  return a;
+}
+__device__ inline void sums_of(const HalfLeft& a, float2 unit, Sum* d) {
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    const float2 pair = unpack_halves(a.x[x]);
+    float* to = d[x / 2].x + x % 2 * 2;
+    const float factor = x % 2 == 0 ? unit.x : unit.y;
+    to[0] = pair.x * factor, to[1] = pair.y * factor;
+  }
+}
+
+}  // namespace gdn::sm80
