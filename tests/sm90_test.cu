@@ -3,10 +3,13 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cuda/ptx>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/launch.cuh"
@@ -461,6 +464,44 @@ TEST_F(CudaSm90, BoxIsStoredWithinTheTensorAndNowhereElse) {
         << words("token", i / columns / heads, "head", i / columns % heads, "column", i % columns);
 }
 
+// Bytes that come as they lie, and go where others shall not be touched.
+struct CopyBytes {
+  static constexpr const char* name = "copy_bytes";
+  static constexpr int threads = 32, blocks_per_processor = 1;
+  static constexpr int bytes = 17408;
+  struct Arguments {
+    const BFloat16* from;
+    BFloat16* to;
+  };
+  struct Shared {
+    alignas(16) BFloat16 x[bytes / 2];
+    PhaseBarrier full;
+  };
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    if (threadIdx.x != 0) return;
+    shared.full.initialise(1);
+    publish_barriers();
+    shared.full.arrive_and_expect(bytes);
+    load_bytes(shared.x, arguments.from, bytes, shared.full);
+    shared.full.wait(0);
+    store_bytes(arguments.to, shared.x, bytes);
+    wait_stores_read<0>();
+  }
+};
+
+TEST_F(CudaSm90, BytesComeAndGoAsTheyLie) {
+  constexpr int size = CopyBytes::bytes / 2, before = 8;
+  const std::vector<BFloat16> host = numbered(size);
+  std::vector<BFloat16> expected(before + size + before, untouched);
+  const OnDevice<BFloat16> from(host), to(expected);
+  run<CopyBytes>({from.get(), to.get() + before});
+  std::ranges::copy(host, expected.begin() + before);
+  const std::vector<BFloat16> result = to.read();
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    ASSERT_EQ(result[i].bits, expected[i].bits) << words("element", i);
+}
+
 // The first rows of a tensor by plain copies, and then the tile to another by the copy engine.
 struct PlainCopies {
   static constexpr const char* name = "plain_copies";
@@ -630,12 +671,14 @@ TEST_F(CudaSm90, PortableTileIsSwizzledToo) {
 
 constexpr int inner = 128, side = 128;  // K, and how much of M and N is there to choose from
 
-// D [64][n] of an A and a B that begin at m and n of theirs, each stored in its major's order.
-template <int n_, Major a_major_, Major b_major_, bool from_registers>
+// D [64][n] of an A and a B that begin at m and n of theirs, each stored in its major's order; of
+// fp16 where `Fragment` is HalfLeft.
+template <int n_, Major a_major_, Major b_major_, bool from_registers, class Fragment = Left>
 struct Product {
   static constexpr const char* name = "product";
   static constexpr int threads = 128, blocks_per_processor = 1, n = n_;
   static constexpr Major a_major = a_major_, b_major = b_major_;
+  static constexpr bool half = std::is_same_v<Fragment, HalfLeft>;
   struct Arguments {
     const BFloat16 *a, *b;
     int first_row, first_column;
@@ -652,13 +695,14 @@ struct Product {
     publish_to_async();
     __syncthreads();
     const int first_row = arguments.first_row, first_column = arguments.first_column;
-    Left left[inner / 16];
+    Fragment left[inner / 16];
     if constexpr (from_registers) {
       const int m = first_row + threadIdx.x / 32 * 16;
 #pragma unroll
       for (int i = 0; i < inner / 16; ++i) {
-        left[i] = a_major == Major::k ? left_of(shared.a, m, 16 * i)
-                                      : left_of_transposed(shared.a, m, 16 * i);
+        const Left bits = a_major == Major::k ? left_of(shared.a, m, 16 * i)
+                                              : left_of_transposed(shared.a, m, 16 * i);
+        left[i] = {bits.x[0], bits.x[1], bits.x[2], bits.x[3]};
       }
     }
     Sum d[n / 8];
@@ -689,18 +733,24 @@ struct Product {
 
 // Integers so small that the sums are exact, and so uneven that no two rows or columns agree.
 struct Factor {
-  std::vector<BFloat16> stored;
+  std::vector<int> numbers;
+  std::vector<BFloat16> stored;  // or the bits of fp16
   Major major;
 
-  Factor(Major order, std::uint32_t seed) : stored(side * inner), major(order) {
+  Factor(Major order, std::uint32_t seed, bool half = false) : major(order) {
+    constexpr std::uint16_t halves[] = {0, 0x3C00, 0x4000, 0x4200, 0x4400};  // 0 … 4
     std::uint32_t x = seed;
-    for (BFloat16& element : stored) {
+    for (int i = 0; i < side * inner; ++i) {
       x = x * 1664525 + 1013904223;
-      element = to_bfloat16(static_cast<float>(static_cast<int>(x >> 24) % 9 - 4));
+      const int number = static_cast<int>(x >> 24) % 9 - 4;
+      const int bits = halves[std::abs(number)] | (number < 0 ? 0x8000 : 0);
+      numbers.push_back(number);
+      stored.push_back(half ? BFloat16{static_cast<std::uint16_t>(bits)}
+                            : to_bfloat16(static_cast<float>(number)));
     }
   }
   double operator()(int outer, int k) const {
-    return to_float(stored[major == Major::k ? outer * inner + k : k * side + outer]);
+    return numbers[major == Major::k ? outer * inner + k : k * side + outer];
   }
 };
 
@@ -714,8 +764,8 @@ const char* name_of(Major major) { return major == Major::k ? "K-major" : "MN-ma
 
 template <class Kernel>
 void expect_product() {
-  const Factor a(Kernel::a_major, 1);
-  const Factor b(Kernel::b_major, 2);
+  const Factor a(Kernel::a_major, 1, Kernel::half);
+  const Factor b(Kernel::b_major, 2, Kernel::half);
   const OnDevice<BFloat16> device_a(a.stored), device_b(b.stored);
   const OnDevice<float> d(64 * Kernel::n);
   for (int first_row = 0; first_row < side; first_row += 64)
@@ -746,6 +796,10 @@ TEST_F(CudaSm90, ProductsOf128Columns) { expect_products<128, false>(); }
 TEST_F(CudaSm90, ProductsOf32ColumnsFromRegisters) { expect_products<32, true>(); }
 TEST_F(CudaSm90, ProductsOf64ColumnsFromRegisters) { expect_products<64, true>(); }
 TEST_F(CudaSm90, ProductsOf128ColumnsFromRegisters) { expect_products<128, true>(); }
+TEST_F(CudaSm90, ProductsOfHalvesFromRegisters) {
+  expect_product<Product<128, Major::k, Major::k, true, HalfLeft>>();
+  expect_product<Product<128, Major::k, Major::mn, true, HalfLeft>>();
+}
 
 // Two groups of products, each half of K: the first is used while the second may be under way. What
 // the first wrote is then an operand of a third, from registers.

@@ -10,33 +10,35 @@
 // segment has.
 //
 // Bytes, beside those of rung 8: for transitions K and A, 24 KiB a chunk and head for each of N and
-// M, and V once; for a boundary and head 64 KiB of M, written once and read by two CTAs, and 64 of
+// M, and V once; for a boundary and head 32 KiB of M, written once and read by two CTAs, and 34 of
 // N, then S.
 //
-// Predicted before it ran: a chunk of transitions 1.2 µs, a step of the scan 0.9, long_low_gva 160
-// µs and chain_equal 39 whatever the gates. Measured on an H200 (CUPTI, gates `zero`, 64 values in
-// outputs), in µs:
+// Measured on an H200 (CUPTI, gates `zero`, 64 values in outputs) when M had two halves of bf16, N
+// and S were fp32 in plain loads and stores, and each launch waited before it did anything, in µs:
 //                                       transitions           scan       outputs            all
 //   long_low_gva    8 segments of 64    78 (112 CTAs), 1.22   11, 1.6    85 (128), 1.33     178
 //   chain_equal    16 segments of 8     18 (116), 1.2 and 8   20, 1.37   14 (128), 1.3 and 4  56
 //                                       a chunk               a step     a chunk
-// where rung 8 takes 581 and 148, and rung 9, which goes all the way back, 400 and 100. Of the
-// difference to what was predicted, beginning and end of the CTAs are 8 µs of the transitions, who
-// have M to write, and 4 of the outputs; and a step of the scan brings 96 KiB into one
-// multiprocessor and 32 out, which is 2,000 cycles at 64 bytes a cycle. What would help: M in one
-// half (32 KiB less; below), more CTAs a head, each with some keys of S, or one launch in which the
-// first segment's CTAs scan while the others wait.
-// Tried and lost: N loaded before the product of its step, or added behind it, 27 µs for the scan
-// of chain_equal instead of 20.
+// where rung 8 takes 581 and 148, and rung 9, which goes all the way back, 400 and 100. A step
+// brought 96 KiB into one multiprocessor and 32 out, at 64 bytes a cycle, and multiplied for 1,200
+// cycles; and M went out of the transitions in 128 stores a thread of 4 bytes, eight rows a warp.
 //
-// M has two halves of bf16, for which a step of the scan brings 32 KiB more. Errors of
-// output on the emulator, gates `zero`, one sequence, against rung 8's on the same inputs:
-//                                rung 8    M: one half  M: two    S: two   both: two
-//   8192 tokens, 16 segments    3.93e-3     4.02e-3    3.96e-3   3.97e-3   3.91e-3
-//   1536 tokens, 12 segments    3.88e-3     4.22e-3    3.99e-3   4.05e-3   3.82e-3
-//   1536 tokens, 8 segments     3.88e-3     4.01e-3    3.93e-3   3.94e-3   3.85e-3
-//   8192 tokens, β up to 2      5.08e-3     5.10e-3    5.08e-3   5.08e-3   5.05e-3
-// Under every other profile even one half is within 0.02e-3 of rung 8.
+// Now a step brings 49 KiB (784 cycles) and takes 17 out. It is bound by its chain: a product of 8
+// times 74 cycles, then 64 additions and 64 maxima a thread, two shuffles and the first rounding,
+// 960 in all. M goes out by the copy engine, and outputs have their first inputs and P' before S is
+// there; but those CTAs that do not fit beside the scan (4 and 12 of 128) begin with its end.
+// Predicted: a step 0.57 µs, transitions 14 and 74 µs, scan 10.5 and 5.5, outputs 12.5 and 84: 40
+// for chain_equal and 166 for long_low_gva, whatever the gates.
+// What would help further: more CTAs a head, of 32 values, with M as left operand; a bound of S's
+// next unit by M's norm and N's unit, which would take the maxima off the chain.
+//
+// Errors of output and state on the emulator, gates `zero`, one sequence, against rung 8's on the
+// same inputs:
+//                                   rung 8               8 segments           auto
+//   1536 tokens                     3.71e-3  3.16e-3     3.71e-3  3.16e-3     3.66e-3  3.12e-3
+//   8192 tokens                     3.90e-3  3.19e-3     3.90e-3  3.21e-3     3.89e-3  3.16e-3
+//   8192 tokens, β up to 2          5.07e-3  4.58e-3     5.07e-3  4.51e-3     5.06e-3  4.53e-3
+// With M in one half of bf16 they were up to 4.2e-3.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/two_pass_chain.cuh"
@@ -60,6 +62,7 @@ class Room {
     take(boundary.units, boundaries);
     take(boundary.joins, boundaries);
     boundary.heads = heads;
+    boundary.count = plan.boundaries;
   }
   std::size_t bytes() const { return bytes_; }
 

@@ -28,12 +28,11 @@
 // parts of its product the S before goes out, and N comes into the registers that it had.
 //
 // What orders the launches, where each may begin before the one ahead has ended: transitions and
-// scan wait for all that the launch ahead has written, before they do anything with memory. Only
-// then the scan lets outputs begin, of which every CTA is therefore behind the end of transitions,
-// and of all that those waited for: it may read the inputs, which come from there at the latest.
-// For S and before it writes anything it waits for the scan, each State thread by itself and in
-// every segment, whether it needs that S or not: who then waits for outputs has waited for all
-// three.
+// scan wait for the end of that before they touch what it may have written or read. Only then does
+// the scan let outputs begin, of which every CTA is therefore behind the end of transitions, and of
+// all that these waited for: it may read the inputs and write the results. For S it waits for the
+// scan; and in any case before it ends, as whoever waits for outputs takes all three to be over.
+// Where nothing is cut outputs is the only launch, and waits at once.
 #pragma once
 
 #include <cmath>
@@ -87,7 +86,7 @@ struct Boundary {
   uint4* M;           // [boundary][head][key out / 64][key in][unit], swizzled
   float* units;       // [boundary][head]  of M
   Join* joins;        // [boundary][head]
-  int heads;
+  int heads, count;   // boundaries, without their heads
 
   __device__ std::int64_t at(int boundary, int head) const {
     return std::int64_t{boundary} * heads + head;
@@ -453,17 +452,19 @@ struct Outputs : TwoPassChain<width, stages> {
     const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
     Group group = {shared, Base::share_of_warp().value()};
-    wait_for_launch_ahead();
     if (shared.kept != nullptr) {
+      wait_for_launch_ahead();
       shared.kept[(chain.first_value + group.value) / 64].get(group.S);
     } else if (x.initial_state && segment.first == 0) {
       Base::start_from_initial_state(x, chain, group);
     }
     group.go_through(segment);
     Base::put_final_state(x, chain, segment, group);
+    wait_for_launch_ahead();  // so that whoever waits for this launch has waited for all three
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
+    if (arguments.boundary.count == 0) wait_for_launch_ahead();
     const int ctas = arguments.value_heads * Chain::slices;
     const int cta = static_cast<int>(blockIdx.x) % ctas, head = cta / Chain::slices;
     const Part part = arguments.parts[blockIdx.x / ctas];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/sm80/half.cuh"
 #include "kernels/sm80/tile.cuh"
 #include "kernels/sm90/barrier.cuh"
 #include "kernels/sm90/matrix.cuh"
@@ -88,6 +89,49 @@ TEST(Emulator, MultipliesFragmentsOfAWarp) {
       for (int k = 0; k < 16; ++k) sum += a[16 * row + k] * b[8 * k + column];
       EXPECT_EQ(d[8 * row + column], sum);
     }
+}
+
+// Rows of 16 numbers to halves with a unit each, and back.
+struct Halves : Plain<32> {
+  struct Arguments {
+    float* x;  // [16][16]
+  };
+  static void run(const Arguments& arguments, Shared&) {
+    const int g = threadIdx.x / 4, t = threadIdx.x % 4;
+    const auto at = [&](int n, int i) -> float& {
+      return arguments.x[16 * (g + i / 2 * 8) + 8 * n + 2 * t + i % 2];
+    };
+    Sum d[2];
+    for (int n = 0; n < 2; ++n)
+      for (int i = 0; i < 4; ++i) d[n].x[i] = at(n, i);
+    const float2 largest = sm80::largest_of_rows(d);
+    const float2 unit = {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
+    const float2 inverse = {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
+    sm80::sums_of(sm80::half_left(d, inverse), unit, d);
+    for (int n = 0; n < 2; ++n)
+      for (int i = 0; i < 4; ++i) at(n, i) = d[n].x[i];
+  }
+};
+
+// Each row is 2^16 times as large as the one before; the last number is nearly what fp32 ends at.
+TEST(Emulator, RoundsToHalvesOfAnySize) {
+  std::vector<float> x(256);
+  for (int i = 0; i < 256; ++i)
+    x[i] = i == 255 ? std::ldexp(1.99F, 127)
+                    : static_cast<float>(std::ldexp((i * 37 % 64 - 31.3) / 32, i / 16 * 16 - 122));
+  std::vector<float> y = x;
+  run<Halves>({y.data()});
+  for (int i = 0; i < 256; ++i) EXPECT_LE(std::fabs(y[i] - x[i]), std::ldexp(std::fabs(x[i]), -11));
+
+  EXPECT_EQ(__float2half_rn(1 + std::ldexp(1.F, -11)).bits, 0x3C00);  // to even
+  EXPECT_EQ(__float2half_rn(1 + std::ldexp(3.F, -11)).bits, 0x3C02);
+  EXPECT_EQ(__float2half_rn(-65519).bits, 0xFBFF);
+  EXPECT_EQ(__float2half_rn(65520).bits, 0x7C00);
+  EXPECT_EQ(__float2half_rn(std::ldexp(3.F, -25)).bits, 2);
+  for (int bits = 0; bits <= 0x7C00; ++bits) {
+    const __half half = {static_cast<std::uint16_t>(bits)};
+    ASSERT_EQ(__float2half_rn(__half2float(half)).bits, bits);
+  }
 }
 
 struct Shuffles : Plain<64> {

@@ -71,6 +71,25 @@ TEST_P(EmulatedTwoPass, HeadsOfDifferentGatesAreRight) {
   expect_right(c, "heads of different gates", 4e-3);
 }
 
+// fp16 alone would not do between the launches.
+TEST_P(EmulatedTwoPass, StatesOfAnySizeAreRight) {
+  for (const float size : {1e-12F, 1e4F, 1e12F}) {
+    HostCase c(problem_of({8 * 64}, 1, 1, true), {.gates = Gates::zero});
+    for (BFloat16& x : c.v) x = to_bfloat16(size * to_float(x));
+    for (float& x : c.initial_state) x *= 100 * size;
+    run(c, 4);
+    expect_right(c, "size " + std::to_string(size), 4e-3);
+  }
+}
+
+// Keys so long that β‖k‖² is above 2 for many tokens, and S and M grow from chunk to chunk.
+TEST_P(EmulatedTwoPass, LongKeysAreRight) {
+  HostCase c(problem_of({4 * 64 + 7, 3 * 64}, 1, 2, true), {.gates = Gates::zero, .beta_max = 2});
+  for (BFloat16& x : c.k) x = to_bfloat16(1.5F * to_float(x));
+  run(c, 5);
+  expect_right(c, "long keys", 1e-2);
+}
+
 TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
   HostCase c(problem_of({8 * 64 + 5}, 1, 1, true), {.gates = Gates::zero});
   run(c, 0);
