@@ -375,7 +375,7 @@ struct TwoPassScan {
     for (;; turn.next()) {
       const int now = at;
       at = steps.next();
-      KeptState& before = kept(now - 1);
+      KeptState& before = kept(now - 1);  // whose S goes out, or back where it came from
       const float M_unit = boundary.units[boundary.at(now, steps.head)];
       const float2 unit = KeptState::unit_for(S), inverse = KeptState::inverse_of(unit);
       const float2 factor = {M_unit * unit.x, M_unit * unit.y};
