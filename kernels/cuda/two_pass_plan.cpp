@@ -9,9 +9,11 @@ namespace {
 
 // In tenths of a microsecond. From what rungs 8 and 9 took on an H200: of a chunk with output in a
 // CTA of 128 and of 64 values, and of one without. As predicted (two_pass.cu): of a step of the
-// scan, and of two launches more, with the beginning and the end of their CTAs.
+// scan, and of two launches more.
 constexpr int wide_output = 19, narrow_output = 13, transition = 12, scan_step = 6,
-              two_launches = 70;
+              two_launches = 50;
+// Chunks that the beginning and the end of a CTA take as long as.
+constexpr int chunks_around = 2;
 
 int chunks_in(const Part& part) { return part.end - part.first; }
 int ceiling(int a, int b) { return (a + b - 1) / b; }
@@ -50,7 +52,7 @@ int makespan(const std::vector<Part>& parts, int processors, Count ctas) {
   int end = 0;
   for (const Part& part : parts) {
     for (int i = 0; i < ctas(part); ++i) {
-      const int done = free_at.top() + chunks_in(part);
+      const int done = free_at.top() + chunks_in(part) + chunks_around;
       free_at.pop();
       free_at.push(done);
       end = std::max(end, done);
