@@ -5,6 +5,10 @@
 
 namespace gdn {
 
+// Of the current device.
 const Instance& cuda_preparation();
+
+const Instance& portable_preparation();  // from compute capability 8.0 on
+const Instance& hopper_preparation();    // of 9.0
 
 }  // namespace gdn

@@ -1,0 +1,165 @@
+// The preparation on Hopper. Where a CTA is one team, and so a warpgroup, K comes and A goes by the
+// copy engine, and L is made by wgmma: neither takes registers, addresses or instructions. The rest
+// is that of any device (chunk_inverse.cuh), and so are smaller teams.
+#include "kernels/cuda/roles.cuh"
+#include "kernels/prepare/chunk_inverse.cuh"
+#include "kernels/prepare/preparation.hpp"
+#include "kernels/sm90/matrix.cuh"
+#include "kernels/sm90/tensor_map.hpp"
+#include "kernels/sm90/tile.cuh"
+#include "kernels/sm90/tma.cuh"
+#include "kernels/sm90/wgmma.cuh"
+
+namespace gdn::sm90 {
+namespace {
+
+struct HopperPreparation : sm80::Preparation {
+  using Portable = sm80::Preparation;
+
+  struct Arguments {
+    CUtensorMap k, A;
+    Portable::Arguments work;
+  };
+  struct Team {  // 54,280 bytes
+    union {      // one after the other
+      Tile<chunk_tokens, head_dim> K;
+      System system;
+    };
+    alignas(swizzle_bytes) Square squares[warps];
+    Vectors vectors[warps];
+    PhaseBarrier k_full;
+  };
+  union Shared {
+    Portable::Shared plans;  // of smaller teams
+    Team team;
+  };
+
+  // As Portable::PutPairs.
+  struct PutMatrices {
+    Square& square;
+    __device__ explicit PutMatrices(Square& square) : square(square) {}
+    __device__ void put(int w, int j, const Left& a) const {
+      put_left(square.A, block * w, block * j, a);
+    }
+    __device__ void put_transposed(int w, int j, const Left& a) const {
+      put_left_transposed(square.A, block * j, block * w, a);
+    }
+  };
+
+  // The copy engine knows no end of a sequence.
+  static __device__ bool is_copied_by_engine(const Place& at) {
+    return has_engine && at.length == chunk_tokens;
+  }
+
+  // K and raw gates, to be there after the next barrier of the CTA, K where k_full says so.
+  static __device__ void load(const Arguments& arguments, const Work& work, int member,
+                              Team& shared) {
+    const Tensors& x = arguments.work.tensors;
+    const Place& at = work.at;
+    if (threadIdx.x == 0) {
+      shared.k_full.initialise(1);
+      publish_barriers();
+      if (is_copied_by_engine(at)) {
+        shared.k_full.arrive_and_expect(sizeof shared.K);
+        for (int panel = 0; panel < 2; ++panel) {
+          load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head,
+                   at.token, shared.k_full);
+        }
+      }
+    }
+    const Share share(at, member, warps, work.heads);
+    put_raw(load_gates(x, share), share, shared.vectors);
+    if (!is_copied_by_engine(at)) {
+      load_plainly<threads, head_dim>(shared.K, x.k + at.query(), at.query_stride(), at.length);
+      sm80::commit_copies();
+      sm80::wait_copies<0>();
+      publish_to_async();
+    }
+    __syncthreads();
+    if (is_copied_by_engine(at)) shared.k_full.wait(0);
+  }
+
+  // L in the place of K.
+  static __device__ void put_products(Team& shared) {
+    Sum l[chunk_tokens / 8];
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < head_dim; k += 16) {
+      sm90::multiply<Major::k, Major::k>(l, shared.K.k_major(0, k), shared.K.k_major(0, k), k > 0);
+    }
+    products_commit();
+    products_wait<0>();
+    __syncthreads();
+    const int w = warp();
+#pragma unroll
+    for (int j = 0; j < blocks; ++j) {
+      const int ahead = (j - w) & (blocks - 1);
+      if (ahead > 2 || (ahead == 2 && w >= 2)) continue;
+      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+    }
+  }
+
+  static __device__ void store(const Arguments& arguments, const Place& at, Square& square) {
+    if (!is_copied_by_engine(at)) {
+      Portable::store(arguments.work.tensors.A + at.inverse(), at.inverse_stride(), at.length,
+                      square);
+      return;
+    }
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int j = w + 1; j < blocks; ++j) put_left(square.A, block * w, block * j, Left{});
+    }
+    publish_to_async();
+    __syncwarp();
+    if (lane() == 0) {
+      store_box(arguments.A, 0, at.head, at.token, &square.A);
+      wait_stores_read<0>();
+    }
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    if (arguments.work.team < warps) return Portable::run(arguments.work, shared.plans);
+    let_next_launch_begin();
+    Team& team = shared.team;
+    const int member = dealt_warp();
+    Work work = work_of(arguments.work, blockIdx.x, member);
+    Place& at = work.at;
+    load(arguments, work, member, team);
+    const Gates gates = sum_gates(team.vectors[member], member, warps);
+    put_products(team);
+    at.token = sm80::opaque(at.token),
+    at.head = sm80::opaque(at.head);  // no 64-bit numbers kept until here
+    store_gates(arguments.work.tensors, Share(at, member, warps, work.heads), team.vectors);
+    __syncthreads();
+    if (member >= work.heads) return;
+    Square& square = team.squares[member];
+    invert<PutMatrices>(gates, team.system, team.vectors[member], square);
+    store(arguments, at, square);
+  }
+};
+
+Launch set_up(const Problem& problem, const Tensors& x, void*) {
+  using Kernel = HopperPreparation;
+  const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x);
+  return launcher<Kernel>(
+      Kernel::blocks_of(work),
+      {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
+       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work},
+      work.teams == 1 ? sizeof(Kernel::Team) : Kernel::shared_of(work));
+}
+
+}  // namespace
+}  // namespace gdn::sm90
+
+namespace gdn {
+
+const Instance& hopper_preparation() {
+  static const Instance instance = {.knobs = {},
+                                    .stages = {stage_of<sm90::HopperPreparation>()},
+                                    .workspace_bytes = nullptr,
+                                    .setup = sm90::set_up};
+  return instance;
+}
+
+}  // namespace gdn
