@@ -8,7 +8,8 @@ namespace {
 using sm80::Preparation;
 
 Launch set_up(const Problem& problem, const Tensors& tensors, void*) {
-  const Preparation::Arguments arguments = Preparation::arguments(problem, tensors);
+  const Preparation::Arguments arguments =
+      Preparation::arguments(problem, tensors, Preparation::teams_of(problem));
   return launcher<Preparation>(Preparation::blocks_of(arguments), arguments,
                                Preparation::shared_of(arguments));
 }
@@ -23,14 +24,16 @@ const Instance& portable_preparation() {
   return instance;
 }
 
-const Instance& cuda_preparation() {
+const Instance& cuda_preparation(const Problem& problem) {
   int device = 0, major = 0, minor = 0;
   throw_on_error(cudaGetDevice(&device), Preparation::name);
   throw_on_error(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
                  Preparation::name);
   throw_on_error(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
                  Preparation::name);
-  return major == 9 && minor == 0 ? hopper_preparation() : portable_preparation();
+  const bool hopper = major == 9 && minor == 0;
+  return hopper && Preparation::teams_of(problem) == 1 ? hopper_preparation()
+                                                       : portable_preparation();
 }
 
 }  // namespace gdn

@@ -74,17 +74,28 @@ struct Preparation {
   };
   static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
-  union Square {                      // 8,192 bytes, of a warp: one after the other
-    float N[blocks][block * 24 + 4];  // N_ww, [w][24 row + column]; blocks in other banks
-    float D[blocks][block * block];   // D_w, [w][column_start(column) ^ row]
+  // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
+  using SystemBlocks = float[blocks][block * 24 - 4];
+  using InverseBlocks = float[blocks][block * block];
+
+  // Of a warp, one after the other; but the upper half of A may be put while D is still read.
+  union Square {  // 8,192 bytes
+    struct {
+      SystemBlocks N;
+      float unused[336];
+      // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
+      float g[chunk_tokens];  // log2(e) · (g − that of the block's first token); first g itself
+      float2 row[chunk_tokens];  // the same, and β
+    } first;
+    struct {
+      Tile<chunk_tokens / 2, chunk_tokens> upper;
+      InverseBlocks D;
+    } second;
     Tile<chunk_tokens, chunk_tokens> A;
   };
-  // Of a warp's tokens, of which those beyond the end repeat the last one's g, with β = 0.
-  struct Vectors {             // 1,280 bytes
-    float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
-    float2 row[chunk_tokens];  // the same, and β
-    // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
-    // of blocks, or of the chunk's later half. First raw g and β.
+  // Of a warp's tokens exp(−|g − R|), times −β behind R: R is that of the first token of the later
+  // block of a pair of blocks, or of the chunk's later half. First raw g and β.
+  struct Factors {
     float pair[chunk_tokens], half[chunk_tokens];
   };
 
@@ -95,28 +106,28 @@ struct Preparation {
     return c / 8 * 128 + late * 64 + c % 2 * 32 + (c % 4 ^ late) * 8 + late * 4;
   }
 
-  // What a team has in shared memory. Before L, K is there, over it and what the first warp makes
-  // of N.
+  // What a team has in shared memory. Before L, K is there, over it and what comes first of the
+  // first warp's, which is not g.
   using Keys = Tile<chunk_tokens, head_dim>;
-  static_assert(sizeof(Keys) <= sizeof(System) + sizeof(Square));
+  static_assert(sizeof(Keys) <= sizeof(System) + offsetof(Square, first.g));
   struct Plan {
     Keys& keys;
     System& system;
     Square* squares;   // [team]
-    Vectors* vectors;  // [team]
+    Factors* factors;  // [team]
 
     static GDNBENCH_HOST_DEVICE constexpr int bytes(int team) {
-      return static_cast<int>(sizeof(System) + team * (sizeof(Square) + sizeof(Vectors)));
+      return static_cast<int>(sizeof(System) + team * (sizeof(Square) + sizeof(Factors)));
     }
     static __device__ Plan at(unsigned char* start, int team) {
       auto* const squares = reinterpret_cast<Square*>(start + sizeof(System));
       return {*reinterpret_cast<Keys*>(start), *reinterpret_cast<System*>(start), squares,
-              reinterpret_cast<Vectors*>(squares + team)};
+              reinterpret_cast<Factors*>(squares + team)};
     }
   };
 
-  struct Shared {  // 47,104 to 74,752 bytes
-    alignas(1024) unsigned char plans[warps * (sizeof(System) + sizeof(Square) + sizeof(Vectors))];
+  struct Shared {  // 44,032 to 71,680 bytes
+    alignas(1024) unsigned char plans[warps * (sizeof(System) + sizeof(Square) + sizeof(Factors))];
   };
 
   struct Block {  // [16 × 16]
@@ -125,6 +136,7 @@ struct Preparation {
 
   static __device__ int lane() { return threadIdx.x % 32; }
 
+  static __device__ Left rounded(const Block& a) { return left(a.x[0], a.x[1]); }
   // The transpose as a Left.
   static __device__ Left turned(const Left& a) {
     return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
@@ -166,18 +178,18 @@ struct Preparation {
     }
     return raw;
   }
-  static __device__ void put_raw(const Raw& raw, const Share& share, Vectors* to) {
+  static __device__ void put_raw(const Raw& raw, const Share& share, Factors* to) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       to[share.own].pair[share.place + 32 * e] = raw.g[e];
       to[share.own].half[share.place + 32 * e] = raw.beta[e];
     }
   }
-  static __device__ void store_gates(const Tensors& x, const Share& share, const Vectors* from) {
+  static __device__ void store_gates(const Tensors& x, const Share& share, const Square* from) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (share.real[e]) {
-        x.g[share.at + e * share.stride] = from[share.own].g[share.place + 32 * e];
+        x.g[share.at + e * share.stride] = from[share.own].first.g[share.place + 32 * e];
       }
     }
   }
@@ -190,7 +202,7 @@ struct Preparation {
     return *reinterpret_cast<float2*>(values + token);
   }
 
-  static __device__ Gates sum_gates(Vectors& own, int member, int team) {
+  static __device__ Gates sum_gates(Factors& own, Square& square, int member, int team) {
     const int place = staggered(2 * lane(), member, team);
     const float2 beta = pair_of(own.half, place);
     float2 g = pair_of(own.pair, place);
@@ -204,11 +216,11 @@ struct Preparation {
     }
     const float before = __shfl_up_sync(~0U, sum, 1);
     if (lane() > 0) g.x += before, g.y += before;
-    pair_of(own.g, place) = g;
+    pair_of(square.first.g, place) = g;
     return {g, beta};
   }
 
-  static __device__ void put_gates(const Gates& own, Vectors& to) {
+  static __device__ void put_gates(const Gates& own, Square& to, Factors& factors) {
     const auto [g, beta] = own;
     // Of one token or the other: exp(−|g − start|), times −β in the later part.
     const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
@@ -217,10 +229,11 @@ struct Preparation {
     };
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
     const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
-    pair_of(to.g, 2 * lane()) = relative;
-    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
-    put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
-    put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
+    pair_of(to.first.g, 2 * lane()) = relative;
+    *reinterpret_cast<float4*>(to.first.row + 2 * lane()) = {relative.x, beta.x, relative.y,
+                                                             beta.y};
+    put(factors.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
+    put(factors.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
   // ---- L
@@ -301,7 +314,7 @@ struct Preparation {
   // ---- the diagonal blocks
 
   // N_ww. What stands above N's diagonal is never read.
-  static __device__ void put_system(const System& system, const Vectors& own, Square& to) {
+  static __device__ void put_system(const System& system, Square& own) {
     const int g = lane() / 4, t = lane() % 4;
     float2 n[blocks][3];
 #pragma unroll
@@ -311,8 +324,8 @@ struct Preparation {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
-        const float2 earlier = *reinterpret_cast<const float2*>(own.g + j);
-        const float2 row = own.row[i];
+        const float2 earlier = pair_of(own.first.g, j);
+        const float2 row = own.first.row[i];
         n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
         n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
       }
@@ -322,14 +335,14 @@ struct Preparation {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
-        *reinterpret_cast<float2*>(&to.N[w][24 * i + j]) = n[w][e];
+        *reinterpret_cast<float2*>(&own.first.N[w][24 * i + j]) = n[w][e];
       }
     }
   }
 
   // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
   // and c+8 each.
-  static __device__ void invert_diagonals(Square& square) {
+  static __device__ void invert_diagonals(const SystemBlocks& N, InverseBlocks& D) {
     const int c = lane() % 8, w = lane() / 8;
     float x[block], y[block];  // y: of column c+8, from row 8 on
 #pragma unroll
@@ -341,7 +354,7 @@ struct Preparation {
     for (int i = 1; i < block; ++i) {
 #pragma unroll
       for (int first = 0; first < i; first += 4) {
-        const float4 of = *reinterpret_cast<const float4*>(square.N[w] + 24 * i + first);
+        const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
         const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
         for (int m = first; m < min(first + 4, i); ++m) {
@@ -351,7 +364,7 @@ struct Preparation {
       }
     }
     __syncwarp();
-    float* const d = square.D[w];
+    float* const d = D[w];
     const int start = column_start(c);
 #pragma unroll
     for (int i = 0; i < block; i += 4) {
@@ -364,16 +377,16 @@ struct Preparation {
 
   // ---- A
 
-  static __device__ Block diagonal(const Square& square, int w) {
+  static __device__ Block diagonal(const InverseBlocks& D, int w) {
     const int row = lane() / 4, column = lane() % 4 * 2;
     const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
-    const float* const d = square.D[w];
+    const float* const d = D[w];
     return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
              {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
   }
-  static __device__ Block diagonal_transposed(const Square& square, int w) {
+  static __device__ Block diagonal_transposed(const InverseBlocks& D, int w) {
     const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
-    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(square.D[w] + at); };
+    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
     const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
     return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
   }
@@ -423,46 +436,55 @@ struct Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
   };
 
-  // A, of which D is there.
+  // A, of which D is there. Its upper half is put while D is still read.
   template <class Put>
-  static __device__ void solve(const System& system, const Vectors& own, Square& square) {
-    const Block D[] = {diagonal(square, 0), diagonal(square, 1), diagonal(square, 2),
-                       diagonal(square, 3)};
-    const Block Dt[] = {diagonal_transposed(square, 0), diagonal_transposed(square, 1),
-                        diagonal_transposed(square, 2)};
-    __syncwarp();
-    Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<2>(D[1], own.pair, 1), system, 1, 0);
-    multiply(u[1], scaled<2>(D[3], own.pair, 3), system, 3, 2);
-    multiply(below[0], scaled<1>(Dt[0], own.pair, 0), split(u[0].x));
-    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], own.pair, 2));
-
-    const Put to(square);
-#pragma unroll
-    for (int w = 0; w < blocks; ++w) to.put(w, w, left(D[w].x[0], D[w].x[1]));
-    to.put_transposed(1, 0, left(below[0].x[0], below[0].x[1]));
-    to.put(3, 2, left(below[1].x[0], below[1].x[1]));
-
-    const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
-                           scaled<2>(D[3], own.half, 3)};
-    const SplitLeft f[] = {scaled<1>(Dt[0], own.half, 0), scaled(below[0], own.half, 1),
-                           scaled<1>(Dt[1], own.half, 1)};
-    Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      multiply(v[0][j], z[0], system, 2, j);
-      multiply(v[1][j], z[1], system, 2, j);
-      multiply(v[1][j], z[2], system, 3, j);
+  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& D,
+                               const Put& to) {
+    SplitLeft f[3], z[3];
+    {
+      const Block D_0 = diagonal(D, 0), D_1 = diagonal(D, 1);
+      const Block Dt_0 = diagonal_transposed(D, 0), Dt_1 = diagonal_transposed(D, 1);
+      Block u = {}, below = {};  // A_10ᵀ
+      multiply(u, scaled<2>(D_1, own.pair, 1), system, 1, 0);
+      multiply(below, scaled<1>(Dt_0, own.pair, 0), split(u.x));
+      f[0] = scaled<1>(Dt_0, own.half, 0);
+      f[1] = scaled(below, own.half, 1);
+      f[2] = scaled<1>(Dt_1, own.half, 1);
+      to.put(0, 0, rounded(D_0));
+      to.put(1, 1, rounded(D_1));
+      to.put_transposed(1, 0, rounded(below));
     }
-#pragma unroll
-    for (int w = 0; w < 2; ++w) {
-      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
-      multiply(a[w][0], v0, f[0]);
-      multiply(a[w][1], v1, f[2]);
-      multiply(a[w][0], v1, f[1]);
+    {
+      const Block D_2 = diagonal(D, 2), D_3 = diagonal(D, 3);
+      const Block Dt_2 = diagonal_transposed(D, 2);
+      Block u = {}, below = {};  // A_32
+      multiply(u, scaled<2>(D_3, own.pair, 3), system, 3, 2);
+      multiply(below, split(u.x), scaled<1>(Dt_2, own.pair, 2));
+      z[0] = scaled<2>(D_2, own.half, 2);
+      z[1] = scaled(below, own.half, 2);
+      z[2] = scaled<2>(D_3, own.half, 3);
+      __syncwarp();
+      to.put(2, 2, rounded(D_2));
+      to.put(3, 3, rounded(D_3));
+      to.put(3, 2, rounded(below));
+    }
+    Block a[2][2] = {};  // rows 2 and 3, columns 0 and 1
+    {
+      Block v[2][2] = {};
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        to.put(2 + w, j, left(a[w][j].x[0], a[w][j].x[1]));
+        multiply(v[0][j], z[0], system, 2, j);
+        multiply(v[1][j], z[1], system, 2, j);
+        multiply(v[1][j], z[2], system, 3, j);
+      }
+#pragma unroll
+      for (int w = 0; w < 2; ++w) {
+        const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+        multiply(a[w][0], v0, f[0]);
+        multiply(a[w][1], v1, f[2]);
+        multiply(a[w][0], v1, f[1]);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
       }
     }
   }
@@ -511,11 +533,11 @@ struct Preparation {
     load_keys<team>(x, at, member, plan.keys);
     {
       const Share share(at, member, team, heads);
-      put_raw(load_gates(x, share), share, plan.vectors);
+      put_raw(load_gates(x, share), share, plan.factors);
     }
     wait_copies<0>();
     __syncthreads();
-    const Gates gates = sum_gates(plan.vectors[member], member, team);
+    const Gates gates = sum_gates(plan.factors[member], plan.squares[member], member, team);
     Products<team> products;
     if (team == 4 && member >= 2) {
       products.template multiply<true>(plan.keys, member);
@@ -525,22 +547,22 @@ struct Preparation {
     __syncthreads();  // K has been read, and L comes in its place
     products.put(member, plan.system);
     at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
-    store_gates(x, Share(at, member, team, heads), plan.vectors);
+    store_gates(x, Share(at, member, team, heads), plan.squares);
     __syncthreads();
     return gates;
   }
 
-  // A of a head, in its tile.
+  // A of a head, put where `to` says.
   template <class Put>
-  static __device__ void invert(const Gates& gates, const System& system, Vectors& own,
-                                Square& square) {
-    put_gates(gates, own);
+  static __device__ void invert(const Gates& gates, const System& system, Square& square,
+                                Factors& factors, const Put& to) {
+    put_gates(gates, square, factors);
     __syncwarp();
-    put_system(system, own, square);
+    put_system(system, square);
     __syncwarp();
-    invert_diagonals(square);
+    invert_diagonals(square.first.N, square.second.D);
     __syncwarp();
-    solve<Put>(system, own, square);
+    solve(system, factors, square.second.D, to);
     __syncwarp();
   }
 
@@ -557,15 +579,15 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
-    invert<PutPairs>(gates, plan.system, plan.vectors[member], square);
+    invert(gates, plan.system, square, plan.factors[member], PutPairs(square));
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }
 
   // ---- on the host
 
-  static Arguments arguments(const Problem& problem, const Tensors& tensors) {
+  static Arguments arguments(const Problem& problem, const Tensors& tensors, int teams) {
     const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
-    const int heads = problem.heads_per_query(), teams = teams_of(problem, chunks);
+    const int heads = problem.heads_per_query();
     const int groups = (heads + warps - 1) / warps;
     return {tensors,
             problem.query_heads,
@@ -583,10 +605,10 @@ struct Preparation {
     return arguments.teams * Plan::bytes(arguments.team);
   }
 
- private:
   // Up to four heads of a query head are a team of four warps. Fewer make fewer warps a team where
   // the device is full without that.
-  static int teams_of(const Problem& problem, std::int64_t chunks) {
+  static int teams_of(const Problem& problem) {
+    const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
     int device = 0, processors = 1;
     throw_on_error(cudaGetDevice(&device), name);
     throw_on_error(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
@@ -597,7 +619,7 @@ struct Preparation {
   }
 };
 
-static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Vectors) == 1280 &&
+static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 512 &&
               sizeof(Preparation::System) == 9216);
 
 }  // namespace sm80

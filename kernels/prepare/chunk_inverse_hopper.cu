@@ -16,22 +16,25 @@ namespace {
 struct HopperPreparation : sm80::Preparation {
   using Portable = sm80::Preparation;
 
+  static constexpr int blocks_per_processor = 5;
+
   struct Arguments {
     CUtensorMap k, A;
     Portable::Arguments work;
   };
-  struct Team {  // 54,280 bytes
-    union {      // one after the other
-      Tile<chunk_tokens, head_dim> K;
+  // 44,040 bytes, of which five CTAs fit on a multiprocessor.
+  struct Shared {
+    struct Own {
       System system;
+      alignas(swizzle_bytes) Square squares[warps];
+      Factors factors[warps];
     };
-    alignas(swizzle_bytes) Square squares[warps];
-    Vectors vectors[warps];
+    union {  // K before L
+      Tile<chunk_tokens, head_dim> K;
+      Own own;
+    };
     PhaseBarrier k_full;
-  };
-  union Shared {
-    Portable::Shared plans;  // of smaller teams
-    Team team;
+    Place at[warps];  // for the time in between, when there are no registers to keep these in
   };
 
   // As Portable::PutPairs.
@@ -53,7 +56,7 @@ struct HopperPreparation : sm80::Preparation {
 
   // K and raw gates, to be there after the next barrier of the CTA, K where k_full says so.
   static __device__ void load(const Arguments& arguments, const Work& work, int member,
-                              Team& shared) {
+                              Shared& shared) {
     const Tensors& x = arguments.work.tensors;
     const Place& at = work.at;
     if (threadIdx.x == 0) {
@@ -68,7 +71,7 @@ struct HopperPreparation : sm80::Preparation {
       }
     }
     const Share share(at, member, warps, work.heads);
-    put_raw(load_gates(x, share), share, shared.vectors);
+    put_raw(load_gates(x, share), share, shared.own.factors);
     if (!is_copied_by_engine(at)) {
       load_plainly<threads, head_dim>(shared.K, x.k + at.query(), at.query_stride(), at.length);
       sm80::commit_copies();
@@ -80,7 +83,7 @@ struct HopperPreparation : sm80::Preparation {
   }
 
   // L in the place of K.
-  static __device__ void put_products(Team& shared) {
+  static __device__ void put_products(Shared& shared) {
     Sum l[chunk_tokens / 8];
     products_begin();
 #pragma unroll
@@ -95,7 +98,7 @@ struct HopperPreparation : sm80::Preparation {
     for (int j = 0; j < blocks; ++j) {
       const int ahead = (j - w) & (blocks - 1);
       if (ahead > 2 || (ahead == 2 && w >= 2)) continue;
-      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.own.system);
     }
   }
 
@@ -119,34 +122,31 @@ struct HopperPreparation : sm80::Preparation {
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
-    if (arguments.work.team < warps) return Portable::run(arguments.work, shared.plans);
     let_next_launch_begin();
-    Team& team = shared.team;
     const int member = dealt_warp();
-    Work work = work_of(arguments.work, blockIdx.x, member);
-    Place& at = work.at;
-    load(arguments, work, member, team);
-    const Gates gates = sum_gates(team.vectors[member], member, warps);
-    put_products(team);
-    at.token = sm80::opaque(at.token),
-    at.head = sm80::opaque(at.head);  // no 64-bit numbers kept until here
-    store_gates(arguments.work.tensors, Share(at, member, warps, work.heads), team.vectors);
+    const Work work = work_of(arguments.work, blockIdx.x, member);
+    shared.at[member] = work.at;
+    load(arguments, work, member, shared);
+    Square& square = shared.own.squares[member];
+    Factors& factors = shared.own.factors[member];
+    const Gates gates = sum_gates(factors, square, member, warps);
+    put_products(shared);
+    const Place at = shared.at[member];
+    store_gates(arguments.work.tensors, Share(at, member, warps, work.heads), shared.own.squares);
     __syncthreads();
     if (member >= work.heads) return;
-    Square& square = team.squares[member];
-    invert<PutMatrices>(gates, team.system, team.vectors[member], square);
-    store(arguments, at, square);
+    invert(gates, shared.own.system, square, factors, PutMatrices(square));
+    store(arguments, shared.at[member], square);
   }
 };
 
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
-  const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x);
+  const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
   return launcher<Kernel>(
       Kernel::blocks_of(work),
       {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
-       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work},
-      work.teams == 1 ? sizeof(Kernel::Team) : Kernel::shared_of(work));
+       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work});
 }
 
 }  // namespace
