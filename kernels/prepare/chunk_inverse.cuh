@@ -13,6 +13,8 @@
 //   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
 // and L_IJ, split for the products once, serves all heads of a team.
 //
+// This is what runs on any device from Ampere on, and what chunk_inverse_hopper.cu builds on.
+//
 // A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
 // many of its value heads. Together its warps bring K and the gates, make L and store g; after the
 // last of three barriers each warp is by itself. Products take the same registers as `Left` or as
@@ -36,7 +38,7 @@
 // 927 and 716: 62 such heads a multiprocessor are 25 µs, and at the same share of the time 31 to 34
 // were predicted, 18, 7.5 and 4.8 for the other shapes. Measured 38, 21, 8.4 and 4.6: L1 is busy
 // for 69 % of it, the schedulers for 41 %. What is left is latency, of ~1790 instructions of a warp
-// at four warps a scheduler; more would need fewer registers than 128.
+// at four warps a scheduler.
 #pragma once
 
 #include <cstddef>
@@ -78,7 +80,7 @@ struct Preparation {
   using SystemBlocks = float[blocks][block * 24 - 4];
   using InverseBlocks = float[blocks][block * block];
 
-  // Of a warp, one after the other; but the upper half of A may be put while D is still read.
+  // Of a warp, one after the other.
   union Square {  // 8,192 bytes
     struct {
       SystemBlocks N;
@@ -87,10 +89,7 @@ struct Preparation {
       float g[chunk_tokens];  // log2(e) · (g − that of the block's first token); first g itself
       float2 row[chunk_tokens];  // the same, and β
     } first;
-    struct {
-      Tile<chunk_tokens / 2, chunk_tokens> upper;
-      InverseBlocks D;
-    } second;
+    InverseBlocks D;
     Tile<chunk_tokens, chunk_tokens> A;
   };
   // Of a warp's tokens exp(−|g − R|), times −β behind R: R is that of the first token of the later
@@ -436,56 +435,43 @@ struct Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
   };
 
-  // A, of which D is there. Its upper half is put while D is still read.
+  // A, of which D is there, in its place.
   template <class Put>
-  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& D,
+  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& of,
                                const Put& to) {
-    SplitLeft f[3], z[3];
-    {
-      const Block D_0 = diagonal(D, 0), D_1 = diagonal(D, 1);
-      const Block Dt_0 = diagonal_transposed(D, 0), Dt_1 = diagonal_transposed(D, 1);
-      Block u = {}, below = {};  // A_10ᵀ
-      multiply(u, scaled<2>(D_1, own.pair, 1), system, 1, 0);
-      multiply(below, scaled<1>(Dt_0, own.pair, 0), split(u.x));
-      f[0] = scaled<1>(Dt_0, own.half, 0);
-      f[1] = scaled(below, own.half, 1);
-      f[2] = scaled<1>(Dt_1, own.half, 1);
-      to.put(0, 0, rounded(D_0));
-      to.put(1, 1, rounded(D_1));
-      to.put_transposed(1, 0, rounded(below));
+    const Block D[] = {diagonal(of, 0), diagonal(of, 1), diagonal(of, 2), diagonal(of, 3)};
+    const Block Dt[] = {diagonal_transposed(of, 0), diagonal_transposed(of, 1),
+                        diagonal_transposed(of, 2)};
+    __syncwarp();
+    Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
+    multiply(u[0], scaled<2>(D[1], own.pair, 1), system, 1, 0);
+    multiply(u[1], scaled<2>(D[3], own.pair, 3), system, 3, 2);
+    multiply(below[0], scaled<1>(Dt[0], own.pair, 0), split(u[0].x));
+    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], own.pair, 2));
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
+    to.put_transposed(1, 0, rounded(below[0]));
+    to.put(3, 2, rounded(below[1]));
+
+    const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
+                           scaled<2>(D[3], own.half, 3)};
+    const SplitLeft f[] = {scaled<1>(Dt[0], own.half, 0), scaled(below[0], own.half, 1),
+                           scaled<1>(Dt[1], own.half, 1)};
+    Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      multiply(v[0][j], z[0], system, 2, j);
+      multiply(v[1][j], z[1], system, 2, j);
+      multiply(v[1][j], z[2], system, 3, j);
     }
-    {
-      const Block D_2 = diagonal(D, 2), D_3 = diagonal(D, 3);
-      const Block Dt_2 = diagonal_transposed(D, 2);
-      Block u = {}, below = {};  // A_32
-      multiply(u, scaled<2>(D_3, own.pair, 3), system, 3, 2);
-      multiply(below, split(u.x), scaled<1>(Dt_2, own.pair, 2));
-      z[0] = scaled<2>(D_2, own.half, 2);
-      z[1] = scaled(below, own.half, 2);
-      z[2] = scaled<2>(D_3, own.half, 3);
-      __syncwarp();
-      to.put(2, 2, rounded(D_2));
-      to.put(3, 3, rounded(D_3));
-      to.put(3, 2, rounded(below));
-    }
-    Block a[2][2] = {};  // rows 2 and 3, columns 0 and 1
-    {
-      Block v[2][2] = {};
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        multiply(v[0][j], z[0], system, 2, j);
-        multiply(v[1][j], z[1], system, 2, j);
-        multiply(v[1][j], z[2], system, 3, j);
-      }
+    for (int w = 0; w < 2; ++w) {
+      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      multiply(a[w][0], v0, f[0]);
+      multiply(a[w][1], v1, f[2]);
+      multiply(a[w][0], v1, f[1]);
 #pragma unroll
-      for (int w = 0; w < 2; ++w) {
-        const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
-        multiply(a[w][0], v0, f[0]);
-        multiply(a[w][1], v1, f[2]);
-        multiply(a[w][0], v1, f[1]);
-#pragma unroll
-        for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
-      }
+      for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
     }
   }
 
@@ -560,9 +546,9 @@ struct Preparation {
     __syncwarp();
     put_system(system, square);
     __syncwarp();
-    invert_diagonals(square.first.N, square.second.D);
+    invert_diagonals(square.first.N, square.D);
     __syncwarp();
-    solve(system, factors, square.second.D, to);
+    solve(system, factors, square.D, to);
     __syncwarp();
   }
 
