@@ -64,15 +64,11 @@ struct HopperPreparation : sm80::Preparation {
                               Shared& shared) {
     const Tensors& x = arguments.work.tensors;
     const Place& at = work.at;
-    if (threadIdx.x == 0) {
-      shared.k_full.initialise(1);
-      publish_barriers();
-      if (is_copied_by_engine(at)) {
-        shared.k_full.arrive_and_expect(sizeof shared.K);
-        for (int panel = 0; panel < 2; ++panel) {
-          load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head,
-                   at.token, shared.k_full);
-        }
+    if (threadIdx.x == 0 && is_copied_by_engine(at)) {
+      shared.k_full.arrive_and_expect(sizeof shared.K);
+      for (int panel = 0; panel < 2; ++panel) {
+        load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
+                 shared.k_full);
       }
     }
     const Share share(at, member, warps, work.heads);
@@ -129,6 +125,12 @@ struct HopperPreparation : sm80::Preparation {
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
     let_next_launch_begin();
+    if (threadIdx.x == 0) {  // before anybody knows where the chunk is
+      prefetch(arguments.k);
+      prefetch(arguments.A);
+      shared.k_full.initialise(1);
+      publish_barriers();
+    }
     const int member = dealt_warp();
     const Work work = work_of(arguments.work, blockIdx.x, member);
     if (lane() == 0) shared.at[member] = work.at;
