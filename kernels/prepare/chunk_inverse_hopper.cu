@@ -59,7 +59,7 @@ struct HopperPreparation : sm80::Preparation {
     return has_engine && at.length == chunk_tokens;
   }
 
-  // K and raw gates.
+  // Raw gates, and K, which may still be on its way.
   static __device__ void load(const Arguments& arguments, const Work& work, int member,
                               Shared& shared) {
     const Tensors& x = arguments.work.tensors;
@@ -80,11 +80,11 @@ struct HopperPreparation : sm80::Preparation {
       publish_to_async();
     }
     __syncthreads();
-    if (is_copied_by_engine(at)) shared.k_full.wait(0);
   }
 
   // L in the place of K.
-  static __device__ void put_products(Shared& shared) {
+  static __device__ void put_products(const Place& at, Shared& shared) {
+    if (is_copied_by_engine(at)) shared.k_full.wait(0);
     Sum l[chunk_tokens / 8];
     products_begin();
 #pragma unroll
@@ -138,7 +138,7 @@ struct HopperPreparation : sm80::Preparation {
     Square& square = shared.own.squares[member];
     Factors& factors = shared.own.factors[member];
     const Gates gates = sum_gates(factors, square, member, warps);
-    put_products(shared);
+    put_products(work.at, shared);
     const Place at = shared.at[member];
     store_gates(arguments.work.tensors, Share(at, member, warps, work.heads), shared.own.squares);
     __syncthreads();
