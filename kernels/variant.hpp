@@ -146,7 +146,7 @@ std::span<const Variant> ladder();
 
 // The prefix sum and A as a launch of their own. Its stages stand before the core's in the forward
 // scope.
-const Instance& preparation(Target target);
+const Instance& preparation(Target target, const Problem& problem);
 
 std::string_view name_of(Target target);
 std::string_view name_of(Scope scope);

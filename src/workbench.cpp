@@ -323,7 +323,7 @@ Workbench::Checked Workbench::make_checked(const MeasureRequest& request, Row& r
     return Guarded(backend_,
                    instance.workspace_bytes ? instance.workspace_bytes(problem) : std::size_t{0});
   };
-  const Instance& preparing = preparation(backend_.device().target);
+  const Instance& preparing = preparation(backend_.device().target, problem);
   Checked checked{.forward = request.scope == Scope::forward,
                   .workspace = room(*request.instance),
                   .preparation_workspace = room(preparing)};
@@ -399,7 +399,8 @@ void Workbench::time(const MeasureRequest& request, const Checked& checked, Row&
     const Range range(phase::kernels);
     std::vector<Stage> stages = request.instance->stages;
     if (checked.prepares) {
-      const std::vector<Stage>& before = preparation(backend_.device().target).stages;
+      const std::vector<Stage>& before =
+          preparation(backend_.device().target, case_.problem).stages;
       stages.insert(stages.begin(), before.begin(), before.end());
     }
     return backend_.kernel_pass(request.timing, checked.launch, stages);

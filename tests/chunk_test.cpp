@@ -36,11 +36,11 @@ HostCase cut(const HostCase& from, int token, int length) {
 TEST(ChunkView, APartIsAChunkOfItsOwn) {
   for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong, Gates::reset}) {
     HostCase whole(problem_of({100}, query_heads, value_heads, false), {.gates = gates});
-    whole.run_on_cpu(preparation(Target::cpu));
+    whole.run_on_cpu(preparation(Target::cpu, whole.problem));
     const Tensors tensors = whole.tensors();
     for (const auto& [first, length] : {std::pair{0, 32}, {32, 32}, {16, 16}, {48, 7}}) {
       HostCase alone = cut(whole, first, length);
-      alone.run_on_cpu(preparation(Target::cpu));
+      alone.run_on_cpu(preparation(Target::cpu, alone.problem));
       const Tensors truth = alone.tensors();
       for (int head = 0; head < value_heads; ++head) {
         const ChunkView part{whole.problem, tensors, {0, 0, first, length}, head, first};

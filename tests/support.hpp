@@ -98,7 +98,7 @@ struct HostCase {
   // Preparation, then the instance, both where `target` says.
   void run_forward(const Instance& instance, Target target) {
     if (target == Target::cuda) return run_on_device(instance);
-    run_on_cpu(preparation(Target::cpu));
+    run_on_cpu(preparation(Target::cpu, problem));
     run_on_cpu(instance);
   }
 
@@ -133,7 +133,7 @@ struct HostCase {
                        .A = upload(A),
                        .output = upload(output),
                        .final_state = upload(final_state)};
-    const Instance& preparing = preparation(Target::cuda);
+    const Instance& preparing = preparation(Target::cuda, problem);
     backend.run(preparing.setup(problem, t, room(preparing)));
     backend.run(instance.setup(problem, t, room(instance)));
     const auto download = [&](auto& host, const auto* device) {

@@ -24,7 +24,7 @@
 //   chunk 730 until they are issued, among those of State; P' 770
 // and the late State takes 4,100, as R's start and O stand alone in it, beside no product.
 // What would close it: D of two chunks at once, each warp a chunk and not a row of blocks, as the
-// preparation does (kernels/prepare/chunk_inverse.cu: 1,800 instructions of a warp for all of A),
+// preparation does (kernels/prepare/chunk_inverse.cuh: 1,800 instructions of a warp for all of A),
 // which asks for registers that State has; and a State of 176 registers that starts R beside S'.
 #include "kernels/cuda/forward_chain.cuh"
 #include "kernels/cuda/processors.cuh"

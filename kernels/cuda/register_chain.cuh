@@ -179,11 +179,7 @@ struct RegisterChain {
     }
   }
 
-#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
-  static constexpr bool has_engine = false;
-#else
-  static constexpr bool has_engine = true;
-#endif
+  static constexpr bool has_engine = sm90::has_engine;
   // That the place of V is free for a chunk's, which is the `output`th with one: Store has read
   // from there what the chunk before left.
   static __device__ void wait_until_stored(Shared& shared, int output) {

@@ -25,6 +25,12 @@ struct Turn {
 __device__ inline int warp() { return threadIdx.x / 32 % 4; }  // of its warpgroup
 __device__ inline int lane() { return threadIdx.x % 32; }
 
+#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
+inline constexpr bool has_engine = false;
+#else
+inline constexpr bool has_engine = true;
+#endif
+
 // An arrival of the whole warp.
 __device__ inline void release(PhaseBarrier& barrier) {
   __syncwarp();

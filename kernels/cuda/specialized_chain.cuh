@@ -111,11 +111,7 @@ struct SpecializedChain {
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
       gates.write(shared.gates[turn.stage]);
       gates.read(x, at.after(1));
-#ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
-      const bool whole = false;
-#else
-      const bool whole = at.length >= chunk_tokens;
-#endif
+      const bool whole = has_engine && at.length >= chunk_tokens;
       if (!whole) {  // the copy engine knows no end of a sequence
         load_plainly<128, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
         load_plainly<128, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);

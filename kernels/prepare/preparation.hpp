@@ -5,6 +5,10 @@
 
 namespace gdn {
 
-const Instance& cuda_preparation();
+// That for the current device and a problem.
+const Instance& cuda_preparation(const Problem& problem);
+
+const Instance& portable_preparation();  // from compute capability 8.0 on
+const Instance& hopper_preparation();    // of 9.0; fastest where a CTA is one team
 
 }  // namespace gdn

@@ -17,12 +17,21 @@ namespace {
 using test::HostCase;
 using test::problem_of;
 
-void run(HostCase& c, int seed) {
-  emulator::set_seed(seed);
-  c.g.assign(c.g.size(), NAN);
-  c.A.assign(c.A.size(), {0xFFFF});
-  c.run_on_cpu(cuda_preparation());
-}
+// For each kind of device.
+class EmulatedPreparation : public testing::TestWithParam<const Instance& (*)()> {
+ protected:
+  static void run(HostCase& c, int seed) {
+    emulator::set_seed(seed);
+    c.g.assign(c.g.size(), NAN);
+    c.A.assign(c.A.size(), {0xFFFF});
+    c.run_on_cpu(GetParam()());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, EmulatedPreparation,
+                         testing::Values(portable_preparation, hopper_preparation),
+                         [](const testing::TestParamInfo<const Instance& (*)()>& info) {
+                           return info.param == hopper_preparation ? "Hopper" : "Portable";
+                         });
 
 struct ChunkOfHead {
   const HostCase& c;
@@ -88,7 +97,7 @@ void expect_exact(const HostCase& c, const std::string& what) {
 }
 
 // Heads that share a query head, up to more than a CTA has warps.
-TEST(EmulatedPreparation, OfAnyGroupOfHeadsIsExact) {
+TEST_P(EmulatedPreparation, OfAnyGroupOfHeadsIsExact) {
   for (const int heads : {1, 2, 3, 4, 5, 8}) {
     HostCase c(problem_of({64, 17, 0, 100, 1}, 2, 2 * heads, false), {.beta_max = 2});
     run(c, heads);
@@ -96,7 +105,7 @@ TEST(EmulatedPreparation, OfAnyGroupOfHeadsIsExact) {
   }
 }
 
-TEST(EmulatedPreparation, OfEveryGateProfileIsExact) {
+TEST_P(EmulatedPreparation, OfEveryGateProfileIsExact) {
   for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,
                             Gates::strong, Gates::reset, Gates::infinite}) {
     HostCase c(problem_of({128, 33}, 1, 2, false), {.gates = gates, .beta_max = 2});
@@ -107,7 +116,7 @@ TEST(EmulatedPreparation, OfEveryGateProfileIsExact) {
 
 // So many chunks that a device is full, where a CTA takes several if few heads share a query head;
 // and of every length.
-TEST(EmulatedPreparation, OfManyChunksOfEveryLengthIsExact) {
+TEST_P(EmulatedPreparation, OfManyChunksOfEveryLengthIsExact) {
   for (const int heads : {1, 2}) {
     std::vector<int> lengths;
     for (int i = 0; i < 530; ++i) lengths.push_back(i % chunk_tokens + 1);
@@ -118,7 +127,7 @@ TEST(EmulatedPreparation, OfManyChunksOfEveryLengthIsExact) {
 }
 
 // Where terms of either sign nearly cancel, with and without decay.
-TEST(EmulatedPreparation, OfEqualKeysIsExact) {
+TEST_P(EmulatedPreparation, OfEqualKeysIsExact) {
   for (const Gates gates : {Gates::zero, Gates::model})
     for (const float least : {0.9F, 1.4F, 1.9F}) {
       HostCase c(problem_of({192, 50}, 1, 2, false), {.gates = gates});
@@ -131,7 +140,7 @@ TEST(EmulatedPreparation, OfEqualKeysIsExact) {
 }
 
 // A sequence next to one of NaN is what it is alone.
-TEST(EmulatedPreparation, DoesNotSeeNeighbours) {
+TEST_P(EmulatedPreparation, DoesNotSeeNeighbours) {
   HostCase c(problem_of({70, 70, 70}, 1, 2, false), {});
   const HostCase clean = c;
   for (const int first : {0, 140}) {
@@ -148,7 +157,7 @@ TEST(EmulatedPreparation, DoesNotSeeNeighbours) {
     ASSERT_EQ(c.A[i].bits, whole.A[i].bits);
 }
 
-TEST(EmulatedPreparation, AnyOrderGivesTheSameBits) {
+TEST_P(EmulatedPreparation, AnyOrderGivesTheSameBits) {
   HostCase c(problem_of({64, 65, 10}, 2, 6, false), {});
   run(c, 0);
   const HostCase first = c;

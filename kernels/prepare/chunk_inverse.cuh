@@ -1,0 +1,612 @@
+// Preparation: g and A of every chunk and value head, in one launch, a warp for each.
+//
+//   L   = KKᵀ                              once for the value heads of a team     key_products
+//   g_i = Σ_{m <= i} max(raw_g_m, −128)                                           put_gates
+//   N   = strictly_lower(B · exp(g_i − g_j) ∘ L)          its diagonal blocks     put_system
+//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16, in fp32        invert_diagonals
+//   A_10 = −D_1 N_10 D_0,  A_32 = −D_3 N_32 D_2                                   solve
+//   [A_20 A_21; A_30 A_31] = −[D_2 0; A_32 D_3] [N_20 N_21; N_30 N_31] [D_0 0; A_10 D_1]
+//
+// The rest of N is never made. Let R be the g of the first token of the later of two parts. Then
+// exp(g_i − g_j) = exp(g_i − R) exp(R − g_j) for i in the later and j in the earlier one, and
+// neither factor is above 1, whatever the gates. So −A_II N_IJ A_JJ = Z L_IJ F, where
+//   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
+// and L_IJ, split for the products once, serves all heads of a team.
+//
+// This is what runs on any device from Ampere on, and what chunk_inverse_hopper.cu builds on.
+//
+// A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
+// many of its value heads. Together its warps bring K and the gates, make L and store g; after the
+// last of three barriers each warp is by itself. Products take the same registers as `Left` or as
+// the transpose to the right (sm80/mma.cuh), so that what one yields is what the next one takes:
+// A_10 comes transposed.
+//
+// Precision: gates and diagonal blocks are fp32, and only differences <= 0 are exponentiated.
+// Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
+// loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
+// that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
+//
+// What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
+// warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
+// value heads; 23.4 for 32768 tokens, 2 and 8; 8.1 for 8192 tokens, 4 and 4; 4.9 for few. Of the
+// first, L1 was busy for 81 % of the time, the schedulers for 32 %, DRAM for 38 %.
+// Its cycles are, as counted for a chunk and head in a team of four, then and now:
+//   wavefronts of shared memory  541    538   K 0, 112; gates 54, 22; N 112, 72; substitution 64;
+//                                             D 84, 66; factors 32; L 66; A 128, 104
+//   lines of global memory       322    146   K 160, 32; gates 32; g 64, 16; A 64; chunk 2
+//   filling L1 from L2            64     32   gates 32, K 32, 0
+// 927 and 716: 62 such heads a multiprocessor are 25 µs, and at the same share of the time 31 to 34
+// were predicted, 18, 7.5 and 4.8 for the other shapes. Measured 38, 21, 8.4 and 4.6: L1 is busy
+// for 69 % of it, the schedulers for 41 %. What is left is latency, of ~1790 instructions of a warp
+// at four warps a scheduler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/place.cuh"
+#include "kernels/host_device.hpp"
+#include "kernels/sm80/dependent.cuh"
+#include "kernels/sm80/tile.cuh"
+
+namespace gdn {
+namespace sm80 {
+
+struct Preparation {
+  static constexpr const char* name = "preparation";
+  static constexpr int threads = 128, warps = threads / 32;
+  static constexpr int blocks_per_processor = 4;
+  static constexpr int block = 16, blocks = chunk_tokens / block;
+
+  struct Arguments {
+    Tensors tensors;
+    int query_heads, heads_per_query;
+    int teams, team;  // of a CTA, warps of each: 1 and 4, 2 and 2, or 4 and 1
+    int groups;       // teams that share the value heads of a query head
+    int group_heads;  // value heads of each but the last of them: a warp each
+    unsigned works;   // chunks · query_heads · groups, a team each
+  };
+
+  // L of a chunk and query head, as the registers of lanes hold it.
+  struct System {                       // 9,216 bytes
+    RightPair high[6][32], low[6][32];  // L_mj, j < m, split, by their number
+    float4 left[blocks][32];            // L_ww: of rows g and g+8, columns 2t and 2t+1
+    float2 right[blocks][32];           // of row g+8, columns 2t+8 and 2t+9
+  };
+  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
+
+  // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
+  using SystemBlocks = float[blocks][block * 24 - 4];
+  using InverseBlocks = float[blocks][block * block];
+
+  // Of a warp, one after the other.
+  union Square {  // 8,192 bytes
+    struct {
+      SystemBlocks N;
+      float unused[336];
+      // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
+      float g[chunk_tokens];  // log2(e) · (g − that of the block's first token); first g itself
+      float2 row[chunk_tokens];  // the same, and β
+    } first;
+    InverseBlocks D;
+    Tile<chunk_tokens, chunk_tokens> A;
+  };
+  // Of a warp's tokens exp(−|g − R|), times −β behind R: R is that of the first token of the later
+  // block of a pair of blocks, or of the chunk's later half. First raw g and β.
+  struct Factors {
+    float pair[chunk_tokens], half[chunk_tokens];
+  };
+
+  // Where a column of D starts: with these, 16 bytes of eight columns, 8 bytes of four rows by four
+  // columns and 4 bytes of eight rows by four even or odd columns are each all in other banks.
+  static __device__ int column_start(int c) {
+    const int late = c / 4 % 2;
+    return c / 8 * 128 + late * 64 + c % 2 * 32 + (c % 4 ^ late) * 8 + late * 4;
+  }
+
+  // What a team has in shared memory. Before L, K is there, over it and what comes first of the
+  // first warp's, which is not g.
+  using Keys = Tile<chunk_tokens, head_dim>;
+  static_assert(sizeof(Keys) <= sizeof(System) + offsetof(Square, first.g));
+  struct Plan {
+    Keys& keys;
+    System& system;
+    Square* squares;   // [team]
+    Factors* factors;  // [team]
+
+    static GDNBENCH_HOST_DEVICE constexpr int bytes(int team) {
+      return static_cast<int>(sizeof(System) + team * (sizeof(Square) + sizeof(Factors)));
+    }
+    static __device__ Plan at(unsigned char* start, int team) {
+      auto* const squares = reinterpret_cast<Square*>(start + sizeof(System));
+      return {*reinterpret_cast<Keys*>(start), *reinterpret_cast<System*>(start), squares,
+              reinterpret_cast<Factors*>(squares + team)};
+    }
+  };
+
+  struct Shared {  // 44,032 to 71,680 bytes
+    alignas(1024) unsigned char plans[warps * (sizeof(System) + sizeof(Square) + sizeof(Factors))];
+  };
+
+  struct Block {  // [16 × 16]
+    Sum x[2];
+  };
+
+  static __device__ int lane() { return threadIdx.x % 32; }
+
+  static __device__ Left rounded(const Block& a) { return left(a.x[0], a.x[1]); }
+  // The transpose as a Left.
+  static __device__ Left turned(const Left& a) {
+    return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
+  }
+
+  // ---- gates
+
+  // What a thread has to bring and to store: head `own` of the team's, tokens `token` and + 32.
+  // Heads that share a query head are neighbours in memory: `team` lanes have a token's.
+  struct Share {
+    int own, token, place;  // in what a head has in shared memory
+    std::int64_t at;
+    int stride;
+    bool real[2];
+
+    __device__ Share(const Place& at, int member, int team, int heads) {
+      const int thread = 32 * member + lane();
+      own = thread & (team - 1), token = thread >> team / 2;
+      place = staggered(token, own, team);
+      this->at = at.gate(token) + own - member;
+      stride = 32 * at.value_heads;
+      for (int e = 0; e < 2; ++e) real[e] = token + 32 * e < at.length && own < heads;
+    }
+  };
+  // Where a token is, so that the tokens of all heads that a warp has at once are in other banks.
+  static __device__ int staggered(int token, int own, int team) {
+    return token ^ (32 >> team / 2) * own;
+  }
+
+  struct Raw {
+    float g[2], beta[2];
+  };
+  static __device__ Raw load_gates(const Tensors& x, const Share& share) {
+    Raw raw;
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      raw.g[e] = share.real[e] ? x.raw_g[share.at + e * share.stride] : 0;
+      raw.beta[e] = share.real[e] ? x.beta[share.at + e * share.stride] : 0;
+    }
+    return raw;
+  }
+  static __device__ void put_raw(const Raw& raw, const Share& share, Factors* to) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      to[share.own].pair[share.place + 32 * e] = raw.g[e];
+      to[share.own].half[share.place + 32 * e] = raw.beta[e];
+    }
+  }
+  static __device__ void store_gates(const Tensors& x, const Share& share, const Square* from) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (share.real[e]) {
+        x.g[share.at + e * share.stride] = from[share.own].first.g[share.place + 32 * e];
+      }
+    }
+  }
+
+  // Two tokens a lane.
+  struct Gates {
+    float2 g, beta;
+  };
+  static __device__ float2& pair_of(float (&values)[chunk_tokens], int token) {
+    return *reinterpret_cast<float2*>(values + token);
+  }
+
+  static __device__ Gates sum_gates(Factors& own, Square& square, int member, int team) {
+    const int place = staggered(2 * lane(), member, team);
+    const float2 beta = pair_of(own.half, place);
+    float2 g = pair_of(own.pair, place);
+    g.x = fmaxf(g.x, -128.0F);
+    g.y = g.x + fmaxf(g.y, -128.0F);
+    float sum = g.y;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const float before = __shfl_up_sync(~0U, sum, step);
+      if (lane() >= step) sum += before;
+    }
+    const float before = __shfl_up_sync(~0U, sum, 1);
+    if (lane() > 0) g.x += before, g.y += before;
+    pair_of(square.first.g, place) = g;
+    return {g, beta};
+  }
+
+  static __device__ void put_gates(const Gates& own, Square& to, Factors& factors) {
+    const auto [g, beta] = own;
+    // Of one token or the other: exp(−|g − start|), times −β in the later part.
+    const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
+      const float low = exponential(-fabsf(g.x - start)), high = exponential(-fabsf(g.y - start));
+      pair_of(values, 2 * lane()) = {later ? low * -beta.x : low, later ? high * -beta.y : high};
+    };
+    const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
+    const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
+    pair_of(to.first.g, 2 * lane()) = relative;
+    *reinterpret_cast<float4*>(to.first.row + 2 * lane()) = {relative.x, beta.x, relative.y,
+                                                             beta.y};
+    put(factors.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
+    put(factors.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
+  }
+
+  // ---- L
+
+  // The team's part of K, rows beyond the end as 0.
+  template <int team>
+  static __device__ void load_keys(const Tensors& x, const Place& at, int member, Keys& to) {
+    const int thread = 32 * member + lane(), row = thread / Keys::units;
+    const int unit = thread % Keys::units;
+    const std::uint32_t start = to.address(row, 0, 0, 8 * unit);
+    const BFloat16* from = x.k + at.query() + row * at.query_stride() + 8 * unit;
+#pragma unroll
+    for (int first = 0; first < chunk_tokens; first += 2 * team) {
+      copy_16((start ^ first % 8 * 16) + first * Keys::row_bytes, from, row + first < at.length);
+      from += 2 * team * at.query_stride();
+    }
+    commit_copies();
+  }
+
+  // Block row `role` of L, as far as it falls to this role: L_rr, L_rm with m = r+1, and for the
+  // roles 0 and 1 with m = r+2. A warp of a team has the roles `member`, `member` + team, … and
+  // takes each block of K once.
+  template <int team>
+  struct Products {
+    static constexpr int roles = blocks / team;
+    Block l[roles][3] = {};
+
+    template <bool late>  // roles 2 and 3 alone
+    __device__ void multiply(Keys& keys, int role) {
+      constexpr int rows = late ? 2 : roles == 1 ? 3 : blocks;
+      std::uint32_t row[rows];
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        row[m] = keys.address(lane() % 16, lane() / 16, (role + m) % blocks * block, 0);
+      }
+#pragma unroll(team == 1 ? 1 : head_dim / block)
+      for (int k = 0; k < head_dim; k += block) {
+        Left key[rows];
+#pragma unroll
+        for (int m = 0; m < rows; ++m) ldmatrix(key[m].x, (row[m] ^ k % 64 * 2) + k / 64 * 128);
+#pragma unroll
+        for (int n = 0; n < roles; ++n) {
+#pragma unroll
+          for (int m = 0; m < (late || n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+            mma(l[n][m].x, key[n * team], right(key[(n * team + m) % blocks]));
+          }
+        }
+      }
+    }
+
+    __device__ void put(int first, System& to) const {
+#pragma unroll
+      for (int n = 0; n < roles; ++n) {
+        const int role = first + n * team;
+#pragma unroll
+        for (int m = 0; m < (n >= (roles + 1) / 2 ? 2 : 3); ++m) {
+          if (m == 2 && role >= 2) break;
+          put_product(l[n][m].x, role, (role + m) % blocks, to);
+        }
+      }
+    }
+  };
+
+  // Block (i, j) of L, of those that put_product takes: on the diagonal, above it, or (3, 0).
+  static __device__ void put_product(const Sum (&l)[2], int i, int j, System& to) {
+    if (i == j) {
+      to.left[i][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
+      to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
+      return;
+    }
+    SplitLeft both = split(l);
+    if (i > j) both = {turned(both.high), turned(both.low)};
+    const int own = number(max(i, j), min(i, j));
+    to.high[own][lane()] = sm80::right(both.high);
+    to.low[own][lane()] = sm80::right(both.low);
+  }
+
+  // ---- the diagonal blocks
+
+  // N_ww. What stands above N's diagonal is never read.
+  static __device__ void put_system(const System& system, Square& own) {
+    const int g = lane() / 4, t = lane() % 4;
+    float2 n[blocks][3];
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+      const float4 left = system.left[w][lane()];
+      n[w][0] = {left.x, left.y}, n[w][1] = {left.z, left.w}, n[w][2] = system.right[w][lane()];
+#pragma unroll
+      for (int e = 0; e < 3; ++e) {
+        const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
+        const float2 earlier = pair_of(own.first.g, j);
+        const float2 row = own.first.row[i];
+        n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
+        n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
+      }
+    }
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int e = 0; e < 3; ++e) {
+        const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
+        *reinterpret_cast<float2*>(&own.first.N[w][24 * i + j]) = n[w][e];
+      }
+    }
+  }
+
+  // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
+  // and c+8 each.
+  static __device__ void invert_diagonals(const SystemBlocks& N, InverseBlocks& D) {
+    const int c = lane() % 8, w = lane() / 8;
+    float x[block], y[block];  // y: of column c+8, from row 8 on
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
+      x[i + 8] = 0;
+    }
+#pragma unroll
+    for (int i = 1; i < block; ++i) {
+#pragma unroll
+      for (int first = 0; first < i; first += 4) {
+        const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
+        const float row[] = {of.x, of.y, of.z, of.w};
+#pragma unroll
+        for (int m = first; m < min(first + 4, i); ++m) {
+          x[i] -= row[m - first] * x[m];
+          if (m >= 8) y[i] -= row[m - first] * y[m];
+        }
+      }
+    }
+    __syncwarp();
+    float* const d = D[w];
+    const int start = column_start(c);
+#pragma unroll
+    for (int i = 0; i < block; i += 4) {
+      *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+      if (i >= 8) {
+        *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+      }
+    }
+  }
+
+  // ---- A
+
+  static __device__ Block diagonal(const InverseBlocks& D, int w) {
+    const int row = lane() / 4, column = lane() % 4 * 2;
+    const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
+    const float* const d = D[w];
+    return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
+             {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
+  }
+  static __device__ Block diagonal_transposed(const InverseBlocks& D, int w) {
+    const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
+    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
+    const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
+    return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
+  }
+
+  // Columns times the factors of block w's tokens, split. Its register `zero` is 0.
+  template <int zero = 4>
+  static __device__ SplitLeft scaled(Block a, const float (&factors)[chunk_tokens], int w) {
+    const float* const f = factors + block * w + lane() % 4 * 2;
+    scale_columns(a.x[0], *reinterpret_cast<const float2*>(f));
+    scale_columns(a.x[1], *reinterpret_cast<const float2*>(f + 8));
+    return split<zero>(a.x);
+  }
+
+  // d += a b, of which b comes as halves, or its transpose.
+  static __device__ void multiply(Block& d, const SplitLeft& a, const RightPair& high,
+                                  const RightPair& low) {
+    mma(d.x, a.low, high);
+    mma(d.x, a.high, low);
+    mma(d.x, a.high, high);
+  }
+  static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
+    multiply(d, a, right(b.high), right(b.low));
+  }
+  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int m,
+                                  int j) {
+    const int at = number(m, j);
+    multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
+  }
+
+  // Puts block (w, j) of A, rounded, or its transpose into a tile. What depends on the lane is one
+  // register, as in Tile::address.
+  struct PutPairs {
+    BFloat16* tile;
+    int place;
+
+    __device__ explicit PutPairs(Square& square) : tile(square.A.x) {
+      const int row = lane() / 4;
+      place = opaque(chunk_tokens * row + 8 * row + lane() % 4 * 2);
+    }
+    __device__ void put(int w, int j, const Left& a) const {
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        const int at = (place ^ 8 * (2 * j + x / 2)) + chunk_tokens * (block * w + x % 2 * 8);
+        *reinterpret_cast<std::uint32_t*>(tile + at) = a.x[x];
+      }
+    }
+    __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
+  };
+
+  // A, of which D is there, in its place.
+  template <class Put>
+  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& of,
+                               const Put& to) {
+    const Block D[] = {diagonal(of, 0), diagonal(of, 1), diagonal(of, 2), diagonal(of, 3)};
+    const Block Dt[] = {diagonal_transposed(of, 0), diagonal_transposed(of, 1),
+                        diagonal_transposed(of, 2)};
+    __syncwarp();
+    Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
+    multiply(u[0], scaled<2>(D[1], own.pair, 1), system, 1, 0);
+    multiply(u[1], scaled<2>(D[3], own.pair, 3), system, 3, 2);
+    multiply(below[0], scaled<1>(Dt[0], own.pair, 0), split(u[0].x));
+    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], own.pair, 2));
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
+    to.put_transposed(1, 0, rounded(below[0]));
+    to.put(3, 2, rounded(below[1]));
+
+    const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
+                           scaled<2>(D[3], own.half, 3)};
+    const SplitLeft f[] = {scaled<1>(Dt[0], own.half, 0), scaled(below[0], own.half, 1),
+                           scaled<1>(Dt[1], own.half, 1)};
+    Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      multiply(v[0][j], z[0], system, 2, j);
+      multiply(v[1][j], z[1], system, 2, j);
+      multiply(v[1][j], z[2], system, 3, j);
+    }
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      multiply(a[w][0], v0, f[0]);
+      multiply(a[w][1], v1, f[2]);
+      multiply(a[w][0], v1, f[1]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
+    }
+  }
+
+  // store_rows, but that shared memory holds no blocks above the diagonal, which are 0, and that
+  // what else stands there is read whether it is wanted or not.
+  static __device__ void store(BFloat16* tensor, int stride, int length, Square& square) {
+    const int row = lane() / 8, column = lane() % 8 * 8;
+    BFloat16* to = tensor + row * stride + column;
+#pragma unroll
+    for (int i = 0; i < chunk_tokens; i += 4) {
+      uint4 x = {};
+      if (column < (i / block + 1) * block) {
+        x = *reinterpret_cast<const uint4*>(square.A.unit(row + i, column));
+      }
+      if (i < length - row) *reinterpret_cast<uint4*>(to) = x;
+      to += 4 * stride;
+    }
+  }
+
+  // ---- a team
+
+  // What a team has to do: `heads` of its warps have a head, of which this one would have `at`.
+  struct Work {
+    Place at;
+    int heads;
+  };
+  static __device__ Work work_of(const Arguments& arguments, unsigned work, int member) {
+    if (work >= arguments.works) return {};
+    const unsigned of_chunk = arguments.query_heads * arguments.groups;
+    const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
+    const int first = query_group % arguments.groups * arguments.group_heads;
+    const Chunk chunk = arguments.tensors.chunks[work / of_chunk];
+    return {{chunk.token, chunk.length,
+             static_cast<int>(query_head) * arguments.heads_per_query + first + member,
+             static_cast<int>(query_head), arguments.query_heads,
+             arguments.query_heads * arguments.heads_per_query},
+            min(arguments.group_heads, arguments.heads_per_query - first)};
+  }
+
+  // All that a team does together: L, and g of its heads, of which a warp keeps its own.
+  template <int team>
+  static __device__ Gates begin(const Tensors& x, Place& at, int member, int heads,
+                                const Plan& plan) {
+    if (team == 1) member = 0;  // which the compiler would not know
+    load_keys<team>(x, at, member, plan.keys);
+    {
+      const Share share(at, member, team, heads);
+      put_raw(load_gates(x, share), share, plan.factors);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    const Gates gates = sum_gates(plan.factors[member], plan.squares[member], member, team);
+    Products<team> products;
+    if (team == 4 && member >= 2) {
+      products.template multiply<true>(plan.keys, member);
+    } else {
+      products.template multiply<false>(plan.keys, member);
+    }
+    __syncthreads();  // K has been read, and L comes in its place
+    products.put(member, plan.system);
+    at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
+    store_gates(x, Share(at, member, team, heads), plan.squares);
+    __syncthreads();
+    return gates;
+  }
+
+  // A of a head, put where `to` says.
+  template <class Put>
+  static __device__ void invert(const Gates& gates, const System& system, Square& square,
+                                Factors& factors, const Put& to) {
+    put_gates(gates, square, factors);
+    __syncwarp();
+    put_system(system, square);
+    __syncwarp();
+    invert_diagonals(square.first.N, square.D);
+    __syncwarp();
+    solve(system, factors, square.D, to);
+    __syncwarp();
+  }
+
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    let_next_launch_begin();
+    const Tensors& x = arguments.tensors;
+    const int warp = dealt_warp(), team = arguments.team;
+    const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
+    const Plan plan = Plan::at(shared.plans + own_team * Plan::bytes(team), team);
+    auto [at, heads] = work_of(arguments, blockIdx.x * arguments.teams + own_team, member);
+    const bool has_head = member < heads;
+    const Gates gates = team == 4   ? begin<4>(x, at, member, heads, plan)
+                        : team == 2 ? begin<2>(x, at, member, heads, plan)
+                                    : begin<1>(x, at, member, heads, plan);
+    if (!has_head) return;
+    Square& square = plan.squares[member];
+    invert(gates, plan.system, square, plan.factors[member], PutPairs(square));
+    store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
+  }
+
+  // ---- on the host
+
+  static Arguments arguments(const Problem& problem, const Tensors& tensors, int teams) {
+    const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
+    const int heads = problem.heads_per_query();
+    const int groups = (heads + warps - 1) / warps;
+    return {tensors,
+            problem.query_heads,
+            heads,
+            teams,
+            warps / teams,
+            groups,
+            (heads + groups - 1) / groups,
+            static_cast<unsigned>(chunks * problem.query_heads * groups)};
+  }
+  static std::int64_t blocks_of(const Arguments& arguments) {
+    return (std::int64_t{arguments.works} + arguments.teams - 1) / arguments.teams;
+  }
+  static int shared_of(const Arguments& arguments) {
+    return arguments.teams * Plan::bytes(arguments.team);
+  }
+
+  // Up to four heads of a query head are a team of four warps. Fewer make fewer warps a team where
+  // the device is full without that.
+  static int teams_of(const Problem& problem) {
+    const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
+    int device = 0, processors = 1;
+    throw_on_error(cudaGetDevice(&device), name);
+    throw_on_error(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+                   name);
+    const bool full = chunks * problem.query_heads > blocks_per_processor * processors;
+    const int heads = problem.heads_per_query();
+    return !full || heads > 2 ? 1 : warps / heads;
+  }
+};
+
+static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 512 &&
+              sizeof(Preparation::System) == 9216);
+
+}  // namespace sm80
+}  // namespace gdn
