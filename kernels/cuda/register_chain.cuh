@@ -268,33 +268,38 @@ struct RegisterChain {
     for (int j = 16 * warp() + 16; j < chunk_tokens; j += 16) put_left(P, 16 * warp(), j, Left{});
   }
 
-  // This warp's 16 rows of P' from those of QKᵀ, with 1/γ_j where that is exact.
+  // This warp's 16 rows of P' from those of QKᵀ.
   template <bool exact>
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
                                     const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      if (j > 16 * warp()) continue;
-      Left p;
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
-        const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
-        float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
-        if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
-          const float g = min(gates.g[later] - RatioGates::least, 0.F);
-          factor = {decay(g, factor.x), decay(g, factor.y)};
-        }
-        const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
-        p.x[x] = sm80::pack(of[0] * factor.x, of[1] * factor.y);
-      }
-      if (j == 16 * warp()) {
-        const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
-        const std::uint32_t kept =
-            (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
-        p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
-      }
-      put_left(P, 16 * warp(), j, p);
+      if (j <= 16 * warp()) put_left(P, 16 * warp(), j, gated_scores<exact>(score, gates, j));
     }
+  }
+
+  // Of these rows the columns from j on, not behind the diagonal, with 1/γ_j where that is exact.
+  template <bool exact>
+  static __device__ Left gated_scores(const Sum (&score)[chunk_tokens / 8], const RatioGates& gates,
+                                      int j) {
+    Left p;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
+      const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
+      float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
+      if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
+        const float g = min(gates.g[later] - RatioGates::least, 0.F);
+        factor = {decay(g, factor.x), decay(g, factor.y)};
+      }
+      const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
+      p.x[x] = sm80::pack(of[0] * factor.x, of[1] * factor.y);
+    }
+    if (j == 16 * warp()) {
+      const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
+      const std::uint32_t kept = (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
+      p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
+    }
+    return p;
   }
 
   // ---- State
@@ -396,18 +401,17 @@ struct RegisterChain {
       multiply<Major::k>(O, w[j], shared.P[stage].k_major(0, 16 * j), true);
     }
 
-    // A chunk whose inputs have come, and for which R has its start. So it is for the next one
-    // afterwards; behind the `last` one there is none, and R starts from whatever lies there.
-    // With output W P' comes with the next chunk (`after_output`), and keeps the tensor cores busy
-    // while S is rounded; behind the last one finish_output() does that.
+    // K S of a chunk whose inputs have come, and for which R has its start, and Q S. Both are under
+    // way afterwards. With output W P' comes with the next chunk (`after_output`), and keeps the
+    // tensor cores busy while S is rounded; behind the last one finish_output() does that. Returns
+    // the factors of R.
     //
     // A product of registers is issued when the one before it is about done, so what shall be done
     // beside products stands between them, and not behind.
     template <bool with_output, bool after_output>
-    __device__ void step(bool last) {
-      const Turn<stages> now = turn;
-      const Input& input = shared.input[now.stage];
-      const int stage_before = (now.stage + stages - 1) % stages;
+    __device__ Factors begin_step() {
+      const Input& input = shared.input[turn.stage];
+      const int stage_before = (turn.stage + stages - 1) % stages;
       const float gamma_C = gates().gamma_C();
       if constexpr (after_output) products_begin();
 #pragma unroll
@@ -449,6 +453,16 @@ struct RegisterChain {
         for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, k > 0);
         products_commit();
       }
+      return residual;
+    }
+
+    // A chunk. Afterwards the inputs of the next one have come, and R has its start; behind the
+    // `last` one there is none, and R starts from whatever lies there.
+    template <bool with_output, bool after_output>
+    __device__ void step(bool last) {
+      const Turn<stages> now = turn;
+      const Input& input = shared.input[now.stage];
+      const Factors residual = begin_step<with_output, after_output>();
       Operand x;
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
@@ -495,16 +509,18 @@ struct RegisterChain {
       put_output(turn.stage);
     }
 
-    // All chunks of a segment, from S.
+    // All chunks of a segment, from S, by the steps of `Own`, which this group is.
+    template <class Own = Group>
     __device__ void go_through(const Segment& segment) {
+      Own& own = static_cast<Own&>(*this);
       if (segment.first == segment.end) return;
       shared.full[0].wait(0);
       start(Start(*this));
       int chunk = segment.first;
-      while (chunk < segment.first_output) step<false, false>(++chunk == segment.end);
+      while (chunk < segment.first_output) own.template step<false, false>(++chunk == segment.end);
       if (chunk == segment.end) return;
-      step<true, false>(++chunk == segment.end);
-      while (chunk < segment.end) step<true, true>(++chunk == segment.end);
+      own.template step<true, false>(++chunk == segment.end);
+      while (chunk < segment.end) own.template step<true, true>(++chunk == segment.end);
       finish_output();
     }
   };
@@ -565,10 +581,11 @@ struct RegisterChain {
     __syncthreads();
   }
 
-  // `state` is what the State warpgroups do.
-  template <class State>
-  static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
-                                    const Segment& segment, State state) {
+  // `Own` is the kernel, which may have scores, a state and registers of its own.
+  template <class Own>
+  static __device__ void take_roles(const typename Own::Arguments& arguments,
+                                    typename Own::Shared& shared, const Chain& chain,
+                                    const Segment& segment) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
         give_registers<load_registers>();
@@ -581,19 +598,19 @@ struct RegisterChain {
         }
         break;
       case Scores:
-        give_registers<scores_registers>();
-        scores(shared, segment);
+        give_registers<Own::scores_registers>();
+        Own::scores(shared, segment);
         break;
       default:
-        take_registers<state_registers>();
-        state();
+        take_registers<Own::state_registers>();
+        Own::state(arguments, shared);
     }
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
                              const Segment& segment) {
     begin(arguments, shared, chain, segment);
-    take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
+    take_roles<RegisterChain>(arguments, shared, chain, segment);
   }
 };
 
