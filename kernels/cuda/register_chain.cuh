@@ -550,11 +550,14 @@ struct RegisterChain {
   }
 
   static __device__ void state(const Arguments& arguments, Shared& shared) {
+    state(arguments, shared, Group{shared, share_of_warp().value()});
+  }
+  template <class Own>
+  static __device__ void state(const Arguments& arguments, Shared& shared, Own group) {
     const Tensors& x = arguments.tensors;
     const Segment segment = shared.segment;
-    Group group = {shared, share_of_warp().value()};
     if (x.initial_state && segment.first == 0) start_from_initial_state(x, shared.chain, group);
-    group.go_through(segment);
+    group.template go_through<Own>(segment);
     put_final_state(x, shared.chain, segment, group);
   }
 
@@ -581,36 +584,40 @@ struct RegisterChain {
     __syncthreads();
   }
 
-  // `Own` is the kernel, which may have scores, a state and registers of its own.
-  template <class Own>
-  static __device__ void take_roles(const typename Own::Arguments& arguments,
-                                    typename Own::Shared& shared, const Chain& chain,
-                                    const Segment& segment) {
+  static __device__ void load_and_store(const Arguments& arguments, Shared& shared,
+                                        const Chain& chain, const Segment& segment) {
+    give_registers<load_registers>();
+    if (warp() == store_warp) {
+      store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
+            segment.first_output - segment.first, segment.end - segment.first_output);
+    } else {
+      load(arguments, shared, chain.first_value, chain.at.after(segment.first),
+           segment.first_output - segment.first, segment.end - segment.first);
+    }
+  }
+
+  // `state` is what the State warpgroups do.
+  template <class State>
+  static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
+                                    const Segment& segment, State state) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        give_registers<load_registers>();
-        if (warp() == store_warp) {
-          store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-                segment.first_output - segment.first, segment.end - segment.first_output);
-        } else {
-          load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-               segment.first_output - segment.first, segment.end - segment.first);
-        }
+        load_and_store(arguments, shared, chain, segment);
         break;
       case Scores:
-        give_registers<Own::scores_registers>();
-        Own::scores(shared, segment);
+        give_registers<scores_registers>();
+        scores(shared, segment);
         break;
       default:
-        take_registers<Own::state_registers>();
-        Own::state(arguments, shared);
+        take_registers<state_registers>();
+        state();
     }
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
                              const Segment& segment) {
     begin(arguments, shared, chain, segment);
-    take_roles<RegisterChain>(arguments, shared, chain, segment);
+    take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 

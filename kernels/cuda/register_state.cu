@@ -33,39 +33,43 @@
 // +1 %. Of the 142.9, without starting R it would be 135.5, without scores 133.9, without O 142.7.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
+#include "kernels/cuda/x_chain.cuh"
 
 namespace gdn::gpu {
 namespace {
 
-template <int width, int stages>
-struct RegisterState : sm90::RegisterChain<width, stages> {
-  using Base = sm90::RegisterChain<width, stages>;
+template <class Chain>
+struct RegisterState : Chain {
   static constexpr const char* name = "register_state";
 
-  static __device__ void run(const typename Base::Arguments& arguments,
-                             typename Base::Shared& shared) {
+  static __device__ void run(const typename Chain::Arguments& arguments,
+                             typename Chain::Shared& shared) {
     const auto chain =
-        Base::Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
-    Base::run(arguments, shared, chain,
-              {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
+        Chain::Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
+    Chain::run(arguments, shared, chain,
+               {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
   }
 };
 
-template <int width, int stages>
-Instance instance() {
-  using Kernel = RegisterState<width, stages>;
-  return {.knobs = {{"form", "w"},
+template <class Chain>
+Instance instance(const char* form, int stages, int width) {
+  using Kernel = RegisterState<Chain>;
+  return {.knobs = {{"form", form},
                     {"stages", std::to_string(stages)},
                     {"value_width", std::to_string(width)}},
           .stages = {stage_of<Kernel>()},
           .workspace_bytes = nullptr,
           .setup =
-              [](const Problem& problem, const Tensors& x, void*) {
+              [width](const Problem& problem, const Tensors& x, void*) {
                 return launcher<Kernel>(
                     std::int64_t{head_dim / width} * problem.sequences() * problem.value_heads,
                     Kernel::arguments(problem, x));
               },
           .obstacle = ""};
+}
+template <int width, int stages>
+Instance w_form() {
+  return instance<sm90::RegisterChain<width, stages>>("w", stages, width);
 }
 
 }  // namespace
@@ -78,7 +82,8 @@ Variant register_state() {
       .scopes = {Scope::core},
       .needs = needs_hopper,
       .accepts = nullptr,
-      .instances = {instance<128, 2>(), instance<128, 3>(), instance<64, 2>(), instance<64, 3>()}};
+      .instances = {w_form<128, 2>(), w_form<128, 3>(), w_form<64, 2>(), w_form<64, 3>(),
+                    instance<sm90::XChain<3>>("x", 3, 64)}};
 }
 
 }  // namespace gdn::gpu

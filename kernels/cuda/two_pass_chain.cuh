@@ -428,7 +428,7 @@ struct Outputs : TwoPassChain<width, stages> {
     Common::begin(arguments, shared, chain, segment,
                   start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
                   nullptr);
-    Base::template take_roles<Outputs>(arguments, shared, chain, segment);
+    Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 
