@@ -13,7 +13,7 @@ struct XChain : RegisterChain<64, stages> {
   using typename Base::Factors;
   using typename Base::Input;
 
-  static constexpr int threads = 128 * 4;
+  static constexpr int threads = 128 * 4, state_registers = 216;
   enum Role { LoadAndStore, Scores, State, Keys };  // by warpgroup
 
   struct Shared : Base::Shared {             // 228,352 bytes with three stages
@@ -156,7 +156,7 @@ struct XChain : RegisterChain<64, stages> {
         scores(shared, segment);
         break;
       case State:
-        take_registers<Base::state_registers>();
+        take_registers<state_registers>();
         Base::state(arguments, shared, Group{{shared, Base::share_of_warp().value()}, shared});
         break;
       case Keys:
