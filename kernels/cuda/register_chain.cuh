@@ -65,8 +65,10 @@ struct Segment {
   int first, first_output, end;
 };
 
-template <int width, int stages>
+template <int width_, int stages_>
 struct RegisterChain {
+  static constexpr const char* form = "w";
+  static constexpr int width = width_, stages = stages_;
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
   static constexpr int blocks_per_processor = 1;

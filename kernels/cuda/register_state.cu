@@ -5,7 +5,8 @@
 //
 // A CTA goes through a sequence, for a head or half of it. Knobs: value_width, 128 for two state
 // warpgroups in a CTA, or 64 for one and twice the CTAs, each of which reads Q, K and A and makes
-// P' for itself; stages of the ring of inputs; form, of which there is one so far.
+// P' for itself; stages of the ring of inputs; form, w for the U/W form, or x for the X form, whose
+// chain is shorter and whose tensor cores have more to do (x_chain.cuh).
 //
 // Bytes a chunk and head, with 128 values: A 8 KiB, V 16, O 16, and Q and K 32 once a query head:
 // 97 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
@@ -38,38 +39,37 @@
 namespace gdn::gpu {
 namespace {
 
-template <class Chain>
-struct RegisterState : Chain {
+using sm90::RegisterChain, sm90::XChain;
+
+template <class Base>
+struct RegisterState : Base {
+  using Chain = typename Base::Chain;
   static constexpr const char* name = "register_state";
 
-  static __device__ void run(const typename Chain::Arguments& arguments,
-                             typename Chain::Shared& shared) {
-    const auto chain =
-        Chain::Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
-    Chain::run(arguments, shared, chain,
-               {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
+  static __device__ void run(const typename Base::Arguments& arguments,
+                             typename Base::Shared& shared) {
+    const Chain chain =
+        Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
+    Base::run(arguments, shared, chain,
+              {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
   }
 };
 
-template <class Chain>
-Instance instance(const char* form, int stages, int width) {
-  using Kernel = RegisterState<Chain>;
-  return {.knobs = {{"form", form},
-                    {"stages", std::to_string(stages)},
-                    {"value_width", std::to_string(width)}},
+template <class Base>
+Instance instance() {
+  using Kernel = RegisterState<Base>;
+  return {.knobs = {{"form", Base::form},
+                    {"stages", std::to_string(Base::stages)},
+                    {"value_width", std::to_string(Base::width)}},
           .stages = {stage_of<Kernel>()},
           .workspace_bytes = nullptr,
           .setup =
-              [width](const Problem& problem, const Tensors& x, void*) {
+              [](const Problem& problem, const Tensors& x, void*) {
                 return launcher<Kernel>(
-                    std::int64_t{head_dim / width} * problem.sequences() * problem.value_heads,
+                    std::int64_t{Kernel::Chain::slices} * problem.sequences() * problem.value_heads,
                     Kernel::arguments(problem, x));
               },
           .obstacle = ""};
-}
-template <int width, int stages>
-Instance w_form() {
-  return instance<sm90::RegisterChain<width, stages>>("w", stages, width);
 }
 
 }  // namespace
@@ -82,8 +82,9 @@ Variant register_state() {
       .scopes = {Scope::core},
       .needs = needs_hopper,
       .accepts = nullptr,
-      .instances = {w_form<128, 2>(), w_form<128, 3>(), w_form<64, 2>(), w_form<64, 3>(),
-                    instance<sm90::XChain<3>>("x", 3, 64)}};
+      .instances = {instance<RegisterChain<128, 2>>(), instance<RegisterChain<128, 3>>(),
+                    instance<RegisterChain<64, 2>>(), instance<RegisterChain<64, 3>>(),
+                    instance<XChain>()}};
 }
 
 }  // namespace gdn::gpu

@@ -1,22 +1,57 @@
+// The X form on Hopper: the chain of register_chain.cuh, of which no more than two products wait
+// for each other. 64 values a CTA.
+//
+// clang-format off
+//   role    registers  owns and computes, for each chunk
+//   Load       40      as in the W form
+//   Store      40      as in the W form
+//   Keys      128      X  = Aᵀ diag(exp(g_C − g)) K
+//   Scores    128      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i) A
+//   State     216      Sᵀ in accumulators:
+//                        R  = (K S)ᵀ − Vᵀ/γ'         the accumulator starts at −Vᵀ/γ'
+//                        W  = −β γ' R                which is (B (V − Γ K S))ᵀ
+//                        S' = γ_C Sᵀ + W X
+//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)
+// clang-format on
+//
+// B stands with R, and not with X and P' as in form 5 of kernels/README.md: there it is a factor
+// that R has to be given anyway. So State takes one operand for S' and O, and Keys and Scores need
+// no factors that the W form has not. γ' and what is done where it is not γ are as there, and
+// exp(g_C − g) is a factor of Aᵀ, which comes out of shared memory as an operand in registers.
+//
+// What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
+//   Load ─ full ─► Keys, Scores, State       the inputs are there
+//   Keys ─ x_full ─► State                   X is there
+//   Scores ─ scores_full ─► State            P' is there
+//   State ─ free ─► Load                     the inputs but V may be overwritten, and then X and P'
+// and Store's as in the W form. Keys and Scores each go through all chunks, a part of each: were
+// they to take turns at chunks, each would miss phases of `full`. State waits for X where S' needs
+// it, and for P' a chunk before O does, when no product is under way.
+// tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
+// away.
+//
+// What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
+// of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | S' | the next R starts.
+//
+// Bytes: those of the W form with 64 values. Predicted, by register_state.cu's figures: W P' 168, K
+// S 336, Q S 336, S' 296, and some 110 until what S' has made is rounded: 1250 cycles for a State
+// alone. Keys takes some 600 and Scores 800, so that they are ahead of it. All of them together
+// want the tensor cores for 1536, a fifth more than the W form: 1650 to 1750 cycles, 0.95 to 1.0 µs
+// a chunk, where the W form was measured at 1.14 to 1.20. With 128 values the tensor cores would
+// be wanted for 2432, 128 more than by the W form, which does not wait for its chain there.
 #pragma once
 
 #include "kernels/cuda/register_chain.cuh"
 
 namespace gdn::sm90 {
 
-template <int stages>
-struct XChain : RegisterChain<64, stages> {
-  using Base = RegisterChain<64, stages>;
-  using Base::gates_slots;
-  using typename Base::Arguments;
-  using typename Base::Chain;
-  using typename Base::Factors;
-  using typename Base::Input;
-
+struct XChain : RegisterChain<64, 3> {
+  using Base = RegisterChain<64, 3>;
+  static constexpr const char* form = "x";
   static constexpr int threads = 128 * 4, state_registers = 216;
   enum Role { LoadAndStore, Scores, State, Keys };  // by warpgroup
 
-  struct Shared : Base::Shared {             // 228,352 bytes with three stages
+  struct Shared : Base::Shared {             // 229,376 bytes
     Tile<chunk_tokens, head_dim> X[stages];  // 16,384 each  [token][key]
     PhaseBarrier x_full[stages];
   };
@@ -101,40 +136,37 @@ struct XChain : RegisterChain<64, stages> {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       gated[j] = {};
-      if (j <= warp()) gated[j] = Base::template gated_scores<exact>(score, gates, 16 * j);
+      if (j <= warp()) gated[j] = gated_scores<exact>(score, gates, 16 * j);
     }
   }
 
   // ---- State
 
   struct Group : Base::Group {
-    XChain::Shared& own;
+    XChain::Shared& own;  // where X is
 
-    using Base::Group::shared, Base::Group::turn, Base::Group::round, Base::Group::S,
-        Base::Group::R, Base::Group::w;
-
-    // As in rung 8. w is B Rᵀ, for S' and then for O.
+    // As in the W form. w stays for O, with the next chunk.
     template <bool with_output, bool after_output>
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
-      const Factors residual = this->template begin_step<with_output, after_output>();
+      const Factors residual = begin_step<with_output, after_output>();
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
-      for (int i = 0; i < 4; ++i) Base::convert(R, residual, w, i);
+      for (int i = 0; i < 4; ++i) convert(R, residual, w, i);
       jitter();
       own.x_full[now.stage].wait(now.parity);
       turn.next();
       ++round;
       if (last) turn = now;  // whose inputs are there
       shared.full[turn.stage].wait(turn.parity);
-      const typename Base::Group::Start next(*this);
+      const Start next(*this);
       products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         multiply<Major::mn>(S, w[j], own.X[now.stage].mn_major(0, 16 * j), true);
       }
       products_commit();
-      if (!last) this->start(next);
+      if (!last) start(next);
       products_wait<0>();
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
@@ -150,14 +182,14 @@ struct XChain : RegisterChain<64, stages> {
     Base::begin(arguments, shared, chain, segment);
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        Base::load_and_store(arguments, shared, chain, segment);
+        load_and_store(arguments, shared, chain, segment);
         break;
       case Scores:
         scores(shared, segment);
         break;
       case State:
         take_registers<state_registers>();
-        Base::state(arguments, shared, Group{{shared, Base::share_of_warp().value()}, shared});
+        Base::state(arguments, shared, Group{{shared, share_of_warp().value()}, shared});
         break;
       case Keys:
         keys(shared, segment);
@@ -165,6 +197,6 @@ struct XChain : RegisterChain<64, stages> {
   }
 };
 
-static_assert(sizeof(XChain<3>::Shared) == 229376);
+static_assert(sizeof(XChain::Shared) == 229376);
 
 }  // namespace gdn::sm90
