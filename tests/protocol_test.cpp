@@ -590,9 +590,9 @@ struct XChain : RegisterChain {
     self.wait(x_full[stage(c)], parity(c));
     self.begin_read({X(c)});  // S'
     if (!is_last(c)) wait_for_inputs(self, group, c + 1);
+    self.wait(scores_full[stage(c)], parity(c));
     self.end_read({inputs(c), gates(c)});
     self.end_read({X(c)});
-    self.wait(scores_full[stage(c)], parity(c));
     if (!has_output(c)) self.arrive(free[stage(c)]);
     if (!has_output(c) || !is_last(c)) return;
     self.read({P(c), gates(c)});

@@ -26,7 +26,7 @@
 //   State ─ free ─► Load                     the inputs but V may be overwritten, and then X and P'
 // and Store's as in the W form. Keys and Scores each go through all chunks, a part of each: were
 // they to take turns at chunks, each would miss phases of `full`. State waits for X where S' needs
-// it, and for P' a chunk before O does, when no product is under way.
+// it, and for P' beside S', before O of the next chunk needs it.
 // tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
 // away.
 //
@@ -38,7 +38,9 @@
 // alone. Keys takes some 600 and Scores 800, so that they are ahead of it. All of them together
 // want the tensor cores for 1536, a fifth more than the W form: 1650 to 1750 cycles, 0.95 to 1.0 µs
 // a chunk, where the W form was measured at 1.14 to 1.20. With 128 values the tensor cores would
-// be wanted for 2432, 128 more than by the W form, which does not wait for its chain there.
+// be wanted for 2432, 128 more than by the W form, whose two chains fill each other's gaps there:
+// nothing to be won. Not to be had: W P' right behind S', before that is waited for. ptxas takes
+// the rounding of S for a read of registers under way, and issues the products one by one.
 #pragma once
 
 #include "kernels/cuda/register_chain.cuh"
@@ -167,9 +169,9 @@ struct XChain : RegisterChain<64, 3> {
       }
       products_commit();
       if (!last) start(next);
-      products_wait<0>();
       jitter();
       shared.scores_full[now.stage].wait(now.parity);
+      products_wait<0>();
       if constexpr (!with_output) release(shared.free[now.stage]);
     }
   };
