@@ -480,10 +480,12 @@ struct RegisterChain {
     self.arrive(stored[stage(output)]);
   }
 
-  void add_state_and_store() {
+  // `own` is this chain, which may have a state of its own.
+  template <typename Own>
+  void add_state_and_store(const Own& own) {
     for (int group = 0; group < options.state_groups; ++group)
       protocol.role("State" + std::to_string(group), options.chunks,
-                    [&](Role& self, int c) { state(self, group, c); });
+                    [&](Role& self, int c) { own.state(self, group, c); });
     protocol.role("Store", outputs(), [&](Role& self, int output) { store(self, output); });
   }
 };
@@ -493,7 +495,7 @@ Protocol register_chain(const RegisterOptions& options) {
   const int chunks = options.chunks;
   chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
   chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
-  chain.add_state_and_store();
+  chain.add_state_and_store(chain);
   return std::move(chain.protocol);
 }
 
@@ -552,6 +554,85 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("scores_full", "State1", read_before_write, "P(0), by State1(1)");
   needs("output_full", "", read_before_write, "O0(0), by Store(0)");
   needs("output_full", "Store", read_before_write, "O0(0), by Store(0)");
+}
+
+// The X form (kernels/cuda/x_chain.cuh): Keys makes X beside Scores, and State waits for each of
+// the two where it needs it. Load, Scores and Store are those of the W form.
+
+struct XChain : RegisterChain {
+  Tile X = protocol.tile("X", options.stages);
+  std::vector<Mbarrier> x_full = protocol.mbarriers("x_full", options.stages, 1);
+
+  void keys(Role& self, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    self.read({inputs(c), A(c), gates(c)});
+    self.write({X(c)});
+    self.arrive(x_full[stage(c)]);
+  }
+  void scores(Role& self, int c) const {
+    self.wait(full[stage(c)], parity(c));
+    if (has_output(c)) {
+      self.read({inputs(c), A(c), gates(c)});
+      self.write({P(c)});
+    }
+    self.arrive(scores_full[stage(c)]);
+  }
+  void state(Role& self, int group, int c) const {
+    if (c == 0) wait_for_inputs(self, group, c);
+    const bool after_output = c > 0 && has_output(c - 1);
+    if (after_output) self.begin_read({P(c - 1), gates(c - 1)});  // R P', and O's factors
+    self.begin_read({inputs(c), gates(c)});                       // K S, Q S
+    if (after_output) {
+      self.end_read({P(c - 1), gates(c - 1)});
+      self.arrive(free[stage(c - 1)]);
+      put_output(self, group, c - 1);
+    }
+    self.wait(x_full[stage(c)], parity(c));
+    self.begin_read({X(c)});  // S'
+    if (!is_last(c)) wait_for_inputs(self, group, c + 1);
+    self.wait(scores_full[stage(c)], parity(c));
+    self.end_read({inputs(c), gates(c)});
+    self.end_read({X(c)});
+    if (!has_output(c)) self.arrive(free[stage(c)]);
+    if (!has_output(c) || !is_last(c)) return;
+    self.read({P(c), gates(c)});
+    put_output(self, group, c);
+  }
+};
+
+Protocol x_chain(const RegisterOptions& options) {
+  XChain chain{{options}};
+  const int chunks = options.chunks;
+  chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.protocol.role("Keys", chunks, [&](Role& self, int c) { chain.keys(self, c); });
+  chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
+  chain.add_state_and_store(chain);
+  return std::move(chain.protocol);
+}
+
+TEST(XChain, IsOrdered) {
+  for (const auto& [chunks, first_output, stages] :
+       std::vector<std::array<int, 3>>{{1, 0, 3}, {4, 0, 2}, {4, 0, 3}, {4, 2, 3}, {2, 2, 3}}) {
+    SCOPED_TRACE(std::to_string(chunks) + " chunks");
+    EXPECT_TRUE(is_ordered(x_chain(
+        {.chunks = chunks, .first_output = first_output, .stages = stages, .state_groups = 1})));
+  }
+}
+
+TEST(XChain, EveryBarrierIsNeeded) {
+  const Protocol protocol = x_chain({.state_groups = 1});
+  const auto needs = [&](const std::string& barrier, const char* role, FaultKind kind,
+                         const std::string& what) {
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs("full", "Keys", read_before_write, "inputs(0), by Keys(0)");
+  needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
+  needs("full", "State0", read_before_write, "V0(0), by State0(0)");
+  needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("stored", "", overwrite_before_read, "V0(2), by State0(1)");
+  needs("x_full", "", read_before_write, "X(0), by State0(0)");
+  needs("scores_full", "", read_before_write, "P(0), by State0(1)");
+  needs("output_full", "", read_before_write, "O0(0), by Store(0)");
 }
 
 // The whole forward (kernels/cuda/forward_chain.cuh): groups of Make take turns at chunks, and make
@@ -626,7 +707,7 @@ Protocol forward_chain(const ForwardOptions& options) {
     chain.protocol.role("Make" + std::to_string(group), std::max(0, turns),
                         [&](Role& self, int turn) { chain.make(self, group, turn); });
   }
-  chain.add_state_and_store();
+  chain.add_state_and_store(chain);
   return std::move(chain.protocol);
 }
 

@@ -41,8 +41,9 @@ Instance split(const char* stages, const char* width) {
   return with({{"stages", stages}, {"value_width", width}});
 }
 
-Instance registers(const std::string& stages, const std::string& value_width) {
-  return with({{"form", "w"}, {"stages", stages}, {"value_width", value_width}});
+Instance registers(const std::string& form, const std::string& stages,
+                   const std::string& value_width) {
+  return with({{"form", form}, {"stages", stages}, {"value_width", value_width}});
 }
 
 Instance segments(const std::string& number, const std::string& stages,
@@ -85,8 +86,8 @@ std::vector<Variant> cuda_ladder() {
            {split("2", "128"), split("2", "64"), split("3", "64"), split("2", "32"),
             split("3", "32")}),
       rung("register_state", Target::cuda,
-           {registers("2", "128"), registers("3", "128"), registers("2", "64"),
-            registers("3", "64")}),
+           {registers("w", "2", "128"), registers("w", "3", "128"), registers("w", "2", "64"),
+            registers("w", "3", "64"), registers("x", "3", "64")}),
       rung("segmented", Target::cuda,
            {segments("auto", "3", "128"), segments("2", "3", "128"), segments("4", "3", "128"),
             segments("8", "3", "128"), segments("16", "3", "128"), segments("auto", "3", "64"),
@@ -120,7 +121,7 @@ TEST(SearchSpace, OfTheProjectIsEveryInstanceThatCanBeHad) {
     for (const Instance& instance : variant.instances)
       if (variant.target == Target::cuda && instance.obstacle.empty())
         expected.push_back(variant_id(variant, instance));
-  EXPECT_EQ(expected.size(), 53U);
+  EXPECT_EQ(expected.size(), 54U);
   EXPECT_EQ(ids_of(*parse_space(yaml, "cuda.yaml", Target::cuda, ladder)), expected);
   EXPECT_FALSE(parse_space(yaml, "cuda.yaml", Target::cpu, ladder));
   for (const Target target : {Target::cpu, Target::cuda})

@@ -65,8 +65,10 @@ struct Segment {
   int first, first_output, end;
 };
 
-template <int width, int stages>
+template <int width_, int stages_>
 struct RegisterChain {
+  static constexpr const char* form = "w";
+  static constexpr int width = width_, stages = stages_;
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
   static constexpr int blocks_per_processor = 1;
@@ -264,33 +266,38 @@ struct RegisterChain {
     for (int j = 16 * warp() + 16; j < chunk_tokens; j += 16) put_left(P, 16 * warp(), j, Left{});
   }
 
-  // This warp's 16 rows of P' from those of QKᵀ, with 1/γ_j where that is exact.
+  // This warp's 16 rows of P' from those of QKᵀ.
   template <bool exact>
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
                                     const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      if (j > 16 * warp()) continue;
-      Left p;
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
-        const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
-        float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
-        if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
-          const float g = min(gates.g[later] - RatioGates::least, 0.F);
-          factor = {decay(g, factor.x), decay(g, factor.y)};
-        }
-        const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
-        p.x[x] = sm80::pack(of[0] * factor.x, of[1] * factor.y);
-      }
-      if (j == 16 * warp()) {
-        const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
-        const std::uint32_t kept =
-            (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
-        p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
-      }
-      put_left(P, 16 * warp(), j, p);
+      if (j <= 16 * warp()) put_left(P, 16 * warp(), j, gated_scores<exact>(score, gates, j));
     }
+  }
+
+  // Of these rows the columns from j on, not behind the diagonal, with 1/γ_j where that is exact.
+  template <bool exact>
+  static __device__ Left gated_scores(const Sum (&score)[chunk_tokens / 8], const RatioGates& gates,
+                                      int j) {
+    Left p;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
+      const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
+      float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
+      if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
+        const float g = min(gates.g[later] - RatioGates::least, 0.F);
+        factor = {decay(g, factor.x), decay(g, factor.y)};
+      }
+      const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
+      p.x[x] = sm80::pack(of[0] * factor.x, of[1] * factor.y);
+    }
+    if (j == 16 * warp()) {
+      const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
+      const std::uint32_t kept = (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
+      p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
+    }
+    return p;
   }
 
   // ---- State
@@ -392,18 +399,17 @@ struct RegisterChain {
       multiply<Major::k>(O, w[j], shared.P[stage].k_major(0, 16 * j), true);
     }
 
-    // A chunk whose inputs have come, and for which R has its start. So it is for the next one
-    // afterwards; behind the `last` one there is none, and R starts from whatever lies there.
-    // With output W P' comes with the next chunk (`after_output`), and keeps the tensor cores busy
-    // while S is rounded; behind the last one finish_output() does that.
+    // K S of a chunk whose inputs have come, and for which R has its start, and Q S. Both are under
+    // way afterwards. With output W P' comes with the next chunk (`after_output`), and keeps the
+    // tensor cores busy while S is rounded; behind the last one finish_output() does that. Returns
+    // the factors of R.
     //
     // A product of registers is issued when the one before it is about done, so what shall be done
     // beside products stands between them, and not behind.
     template <bool with_output, bool after_output>
-    __device__ void step(bool last) {
-      const Turn<stages> now = turn;
-      const Input& input = shared.input[now.stage];
-      const int stage_before = (now.stage + stages - 1) % stages;
+    __device__ Factors begin_step() {
+      const Input& input = shared.input[turn.stage];
+      const int stage_before = (turn.stage + stages - 1) % stages;
       const float gamma_C = gates().gamma_C();
       if constexpr (after_output) products_begin();
 #pragma unroll
@@ -445,6 +451,16 @@ struct RegisterChain {
         for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, k > 0);
         products_commit();
       }
+      return residual;
+    }
+
+    // A chunk. Afterwards the inputs of the next one have come, and R has its start; behind the
+    // `last` one there is none, and R starts from whatever lies there.
+    template <bool with_output, bool after_output>
+    __device__ void step(bool last) {
+      const Turn<stages> now = turn;
+      const Input& input = shared.input[now.stage];
+      const Factors residual = begin_step<with_output, after_output>();
       Operand x;
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
@@ -491,16 +507,18 @@ struct RegisterChain {
       put_output(turn.stage);
     }
 
-    // All chunks of a segment, from S.
+    // All chunks of a segment, from S, by the steps of `Own`, which this group is.
+    template <class Own = Group>
     __device__ void go_through(const Segment& segment) {
+      Own& own = static_cast<Own&>(*this);
       if (segment.first == segment.end) return;
       shared.full[0].wait(0);
       start(Start(*this));
       int chunk = segment.first;
-      while (chunk < segment.first_output) step<false, false>(++chunk == segment.end);
+      while (chunk < segment.first_output) own.template step<false, false>(++chunk == segment.end);
       if (chunk == segment.end) return;
-      step<true, false>(++chunk == segment.end);
-      while (chunk < segment.end) step<true, true>(++chunk == segment.end);
+      own.template step<true, false>(++chunk == segment.end);
+      while (chunk < segment.end) own.template step<true, true>(++chunk == segment.end);
       finish_output();
     }
   };
@@ -530,11 +548,14 @@ struct RegisterChain {
   }
 
   static __device__ void state(const Arguments& arguments, Shared& shared) {
+    state(arguments, shared, Group{shared, share_of_warp().value()});
+  }
+  template <class Own>
+  static __device__ void state(const Arguments& arguments, Shared& shared, Own group) {
     const Tensors& x = arguments.tensors;
     const Segment segment = shared.segment;
-    Group group = {shared, share_of_warp().value()};
     if (x.initial_state && segment.first == 0) start_from_initial_state(x, shared.chain, group);
-    group.go_through(segment);
+    group.template go_through<Own>(segment);
     put_final_state(x, shared.chain, segment, group);
   }
 
@@ -561,20 +582,25 @@ struct RegisterChain {
     __syncthreads();
   }
 
+  static __device__ void load_and_store(const Arguments& arguments, Shared& shared,
+                                        const Chain& chain, const Segment& segment) {
+    give_registers<load_registers>();
+    if (warp() == store_warp) {
+      store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
+            segment.first_output - segment.first, segment.end - segment.first_output);
+    } else {
+      load(arguments, shared, chain.first_value, chain.at.after(segment.first),
+           segment.first_output - segment.first, segment.end - segment.first);
+    }
+  }
+
   // `state` is what the State warpgroups do.
   template <class State>
   static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
                                     const Segment& segment, State state) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        give_registers<load_registers>();
-        if (warp() == store_warp) {
-          store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-                segment.first_output - segment.first, segment.end - segment.first_output);
-        } else {
-          load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-               segment.first_output - segment.first, segment.end - segment.first);
-        }
+        load_and_store(arguments, shared, chain, segment);
         break;
       case Scores:
         give_registers<scores_registers>();

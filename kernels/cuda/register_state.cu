@@ -5,7 +5,8 @@
 //
 // A CTA goes through a sequence, for a head or half of it. Knobs: value_width, 128 for two state
 // warpgroups in a CTA, or 64 for one and twice the CTAs, each of which reads Q, K and A and makes
-// P' for itself; stages of the ring of inputs; form, of which there is one so far.
+// P' for itself; stages of the ring of inputs; form, w for the U/W form, or x for the X form, whose
+// chain is shorter and whose tensor cores have more to do (x_chain.cuh).
 //
 // Bytes a chunk and head, with 128 values: A 8 KiB, V 16, O 16, and Q and K 32 once a query head:
 // 97 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
@@ -33,36 +34,39 @@
 // +1 %. Of the 142.9, without starting R it would be 135.5, without scores 133.9, without O 142.7.
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
+#include "kernels/cuda/x_chain.cuh"
 
 namespace gdn::gpu {
 namespace {
 
-template <int width, int stages>
-struct RegisterState : sm90::RegisterChain<width, stages> {
-  using Base = sm90::RegisterChain<width, stages>;
+using sm90::RegisterChain, sm90::XChain;
+
+template <class Base>
+struct RegisterState : Base {
+  using Chain = typename Base::Chain;
   static constexpr const char* name = "register_state";
 
   static __device__ void run(const typename Base::Arguments& arguments,
                              typename Base::Shared& shared) {
-    const auto chain =
-        Base::Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
+    const Chain chain =
+        Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
     Base::run(arguments, shared, chain,
               {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
   }
 };
 
-template <int width, int stages>
+template <class Base>
 Instance instance() {
-  using Kernel = RegisterState<width, stages>;
-  return {.knobs = {{"form", "w"},
-                    {"stages", std::to_string(stages)},
-                    {"value_width", std::to_string(width)}},
+  using Kernel = RegisterState<Base>;
+  return {.knobs = {{"form", Base::form},
+                    {"stages", std::to_string(Base::stages)},
+                    {"value_width", std::to_string(Base::width)}},
           .stages = {stage_of<Kernel>()},
           .workspace_bytes = nullptr,
           .setup =
               [](const Problem& problem, const Tensors& x, void*) {
                 return launcher<Kernel>(
-                    std::int64_t{head_dim / width} * problem.sequences() * problem.value_heads,
+                    std::int64_t{Kernel::Chain::slices} * problem.sequences() * problem.value_heads,
                     Kernel::arguments(problem, x));
               },
           .obstacle = ""};
@@ -78,7 +82,9 @@ Variant register_state() {
       .scopes = {Scope::core},
       .needs = needs_hopper,
       .accepts = nullptr,
-      .instances = {instance<128, 2>(), instance<128, 3>(), instance<64, 2>(), instance<64, 3>()}};
+      .instances = {instance<RegisterChain<128, 2>>(), instance<RegisterChain<128, 3>>(),
+                    instance<RegisterChain<64, 2>>(), instance<RegisterChain<64, 3>>(),
+                    instance<XChain>()}};
 }
 
 }  // namespace gdn::gpu

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
@@ -66,6 +68,14 @@ INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedChain,
 
 TEST_P(EmulatedChain, RaggedSequencesAreRight) { expect_ragged_is_right(4); }
 TEST_P(EmulatedChain, AnyOrderGivesTheSameBits) { expect_same_in_any_order(40); }
+
+TEST_P(EmulatedChain, EveryLengthUpToTwoChunksAndABitIsRight) {
+  std::vector<int> lengths(130);
+  std::iota(lengths.begin(), lengths.end(), 1);
+  HostCase c(problem_of(lengths, 1, 1, true), {.seed = 3});
+  run(c, 4);
+  expect_right(c, "lengths 1 to 130");
+}
 
 TEST_P(EmulatedChain, EveryGateProfileIsRight) {
   for (const Gates gates : {Gates::random_decay, Gates::mixed, Gates::zero, Gates::model,

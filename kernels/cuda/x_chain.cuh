@@ -1,0 +1,204 @@
+// The X form on Hopper: the chain of register_chain.cuh, of which no more than two products wait
+// for each other. 64 values a CTA.
+//
+// clang-format off
+//   role    registers  owns and computes, for each chunk
+//   Load       40      as in the W form
+//   Store      40      as in the W form
+//   Keys      128      X  = Aᵀ diag(exp(g_C − g)) K
+//   Scores    128      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i) A
+//   State     216      Sᵀ in accumulators:
+//                        R  = (K S)ᵀ − Vᵀ/γ'         the accumulator starts at −Vᵀ/γ'
+//                        W  = −β γ' R                which is (B (V − Γ K S))ᵀ
+//                        S' = γ_C Sᵀ + W X
+//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)
+// clang-format on
+//
+// B stands with R, and not with X and P' as in form 5 of kernels/README.md: there it is a factor
+// that R has to be given anyway. So State takes one operand for S' and O, and Keys and Scores need
+// no factors that the W form has not. γ' and what is done where it is not γ are as there, and
+// exp(g_C − g) is a factor of Aᵀ, which comes out of shared memory as an operand in registers.
+//
+// What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
+//   Load ─ full ─► Keys, Scores, State       the inputs are there
+//   Keys ─ x_full ─► State                   X is there
+//   Scores ─ scores_full ─► State            P' is there
+//   State ─ free ─► Load                     the inputs but V may be overwritten, and then X and P'
+// and Store's as in the W form. Keys and Scores each go through all chunks, a part of each: were
+// they to take turns at chunks, each would miss phases of `full`. State waits for X where S' needs
+// it, and for P' beside S', before O of the next chunk needs it.
+// tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
+// away.
+//
+// What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
+// of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | S' | the next R starts.
+//
+// Bytes: those of the W form with 64 values. Predicted, by register_state.cu's figures: W P' 168, K
+// S 336, Q S 336, S' 296, and some 110 until what S' has made is rounded: 1250 cycles for a State
+// alone. Keys takes some 600 and Scores 800, so that they are ahead of it. All of them together
+// want the tensor cores for 1536, a fifth more than the W form: 1650 to 1750 cycles, 0.95 to 1.0 µs
+// a chunk, where the W form was measured at 1.14 to 1.20. With 128 values the tensor cores would
+// be wanted for 2432, 128 more than by the W form, whose two chains fill each other's gaps there:
+// nothing to be won. Not to be had: W P' right behind S', before that is waited for. ptxas takes
+// the rounding of S for a read of registers under way, and issues the products one by one.
+#pragma once
+
+#include "kernels/cuda/register_chain.cuh"
+
+namespace gdn::sm90 {
+
+struct XChain : RegisterChain<64, 3> {
+  using Base = RegisterChain<64, 3>;
+  static constexpr const char* form = "x";
+  static constexpr int threads = 128 * 4, state_registers = 216;
+  enum Role { LoadAndStore, Scores, State, Keys };  // by warpgroup
+
+  struct Shared : Base::Shared {             // 229,376 bytes
+    Tile<chunk_tokens, head_dim> X[stages];  // 16,384 each  [token][key]
+    PhaseBarrier x_full[stages];
+  };
+
+  // ---- Keys
+
+  static __device__ void keys(Shared& shared, const Segment& segment) {
+    Turn<stages> turn;
+    for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
+      Input& input = shared.input[turn.stage];
+      jitter();
+      shared.full[turn.stage].wait(turn.parity);
+      Left a[chunk_tokens / 16];  // this warp's 16 rows of Aᵀ diag(exp(g_C − g))
+      const Factors fade(shared.gates[round % gates_slots].fade);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        a[j] = sm80::scale_columns(sm80::left_of_transposed(input.A, 16 * warp(), 16 * j),
+                                   fade.of[2 * j], fade.of[2 * j + 1]);
+      }
+      Sum x[head_dim / 8];
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        multiply<Major::mn>(x, a[j], input.K.mn_major(0, 16 * j), j > 0);
+      }
+      products_commit();
+      products_wait<0>();
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        put_left(shared.X[turn.stage], 16 * warp(), 16 * k, left(x[2 * k], x[2 * k + 1]));
+      }
+      publish_to_async();
+      release(shared.x_full[turn.stage]);
+    }
+  }
+
+  // ---- Scores
+
+  static __device__ void scores(Shared& shared, const Segment& segment) {
+    Turn<stages> turn;
+    for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
+      Input& input = shared.input[turn.stage];
+      const RatioGates& gates = shared.gates[round % gates_slots];
+      jitter();
+      shared.full[turn.stage].wait(turn.parity);
+      if (round >= segment.first_output - segment.first) {
+        Sum p[chunk_tokens / 8];
+        products_begin();
+#pragma unroll
+        for (int k = 0; k < head_dim; k += 16) {
+          multiply<Major::k, Major::k>(p, input.Q.k_major(0, k), input.K.k_major(0, k), k > 0);
+        }
+        products_commit();
+        products_wait<0>();
+        Left gated[chunk_tokens / 16];
+        if (gates.exact()) {
+          gate<true>(gated, p, gates);
+        } else {
+          gate<false>(gated, p, gates);
+        }
+        products_begin();
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          multiply<Major::mn>(p, gated[j], input.A.mn_major(0, 16 * j), j > 0);
+        }
+        products_commit();
+        products_wait<0>();
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          put_left(shared.P[turn.stage], 16 * warp(), 16 * j, left(p[2 * j], p[2 * j + 1]));
+        }
+        publish_to_async();
+      }
+      release(shared.scores_full[turn.stage]);
+    }
+  }
+
+  // This warp's 16 rows of tril(QKᵀ ∘ exp(g_i − g_j)/γ'_i), from those of QKᵀ.
+  template <bool exact>
+  static __device__ void gate(Left (&gated)[chunk_tokens / 16],
+                              const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      gated[j] = {};
+      if (j <= warp()) gated[j] = gated_scores<exact>(score, gates, 16 * j);
+    }
+  }
+
+  // ---- State
+
+  struct Group : Base::Group {
+    XChain::Shared& own;  // where X is
+
+    // As in the W form. w stays for O, with the next chunk.
+    template <bool with_output, bool after_output>
+    __device__ void step(bool last) {
+      const Turn<stages> now = turn;
+      const Factors residual = begin_step<with_output, after_output>();
+      products_wait<with_output ? 1 : 0>();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) convert(R, residual, w, i);
+      jitter();
+      own.x_full[now.stage].wait(now.parity);
+      turn.next();
+      ++round;
+      if (last) turn = now;  // whose inputs are there
+      shared.full[turn.stage].wait(turn.parity);
+      const Start next(*this);
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        multiply<Major::mn>(S, w[j], own.X[now.stage].mn_major(0, 16 * j), true);
+      }
+      products_commit();
+      if (!last) start(next);
+      jitter();
+      shared.scores_full[now.stage].wait(now.parity);
+      products_wait<0>();
+      if constexpr (!with_output) release(shared.free[now.stage]);
+    }
+  };
+
+  static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
+                             const Segment& segment) {
+    if (threadIdx.x == 0) {
+      for (PhaseBarrier& barrier : shared.x_full) barrier.initialise(4);
+    }
+    Base::begin(arguments, shared, chain, segment);
+    switch (threadIdx.x / 128) {
+      case LoadAndStore:
+        load_and_store(arguments, shared, chain, segment);
+        break;
+      case Scores:
+        scores(shared, segment);
+        break;
+      case State:
+        take_registers<state_registers>();
+        Base::state(arguments, shared, Group{{shared, share_of_warp().value()}, shared});
+        break;
+      case Keys:
+        keys(shared, segment);
+    }
+  }
+};
+
+static_assert(sizeof(XChain::Shared) == 229376);
+
+}  // namespace gdn::sm90
