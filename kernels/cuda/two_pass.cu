@@ -58,8 +58,7 @@ class Room {
     take(transitions, plan.transitions.size());
     take(scans, plan.scans.size());
     take(boundary.states, 2 * boundaries);
-    take(boundary.M, boundaries * Boundary::matrix);
-    take(boundary.units, boundaries);
+    take(boundary.M, boundaries);
     take(boundary.joins, boundaries);
     boundary.heads = heads;
     boundary.count = plan.boundaries;

@@ -36,6 +36,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/segments.hpp"
@@ -78,13 +79,16 @@ struct KeptState {                 // 17,408 bytes
 
 enum class Join : std::int32_t { none, state, both };
 
+// M in fp16 as it lies in shared memory, and its unit, which travels with it.
+struct alignas(16) Transition {      // 32,784 bytes
+  uint4 x[head_dim * head_dim / 8];  // [key out / 64][key in][unit], swizzled
+  float unit;
+};
+
 // What the launches hand to each other, by boundary and head.
 struct Boundary {
-  static constexpr int matrix = head_dim * head_dim / 8;  // units of 16 bytes
-
   KeptState* states;  // [boundary][head][value / 64]  N, then S
-  uint4* M;           // [boundary][head][key out / 64][key in][unit], swizzled
-  float* units;       // [boundary][head]  of M
+  Transition* M;      // [boundary][head]
   Join* joins;        // [boundary][head]
   int heads, count;   // boundaries, without their heads
 
@@ -108,8 +112,7 @@ struct TwoPassChain : RegisterChain<width, stages> {
   };
   struct Shared : Base::Shared {
     KeptState* kept;  // S from there (outputs) or N to there (transitions): of the head
-    uint4* M;         // to there; one of the two is null
-    float* unit;      // of M, to there
+    Transition* M;    // to there; one of the two is null
     float largest[4 * Base::state_groups];  // of M, by warp
   };
 
@@ -133,11 +136,10 @@ struct TwoPassChain : RegisterChain<width, stages> {
 
   // By all threads, before they take their roles.
   static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
-                               const Segment& segment, KeptState* kept, uint4* M, float* unit) {
+                               const Segment& segment, KeptState* kept, Transition* M) {
     if (threadIdx.x == 0) {
       shared.kept = kept;
       shared.M = M;
-      shared.unit = unit;
     }
     Base::begin(arguments, shared, chain, segment);
   }
@@ -222,7 +224,7 @@ struct Transitions : TwoPassChain<128, stages> {
   // Rows 16 · `block` … of Mᵀ, rounded, by way of the places of Q, which nobody has: a panel each.
   static __device__ void put_transition(Shared& shared, int block, const Sum (&S)[head_dim / 8]) {
     const float unit = sm80::unit_of(largest_of_all(shared, block, S));
-    if (threadIdx.x % 128 == 0) *shared.unit = unit;
+    if (threadIdx.x % 128 == 0) shared.M->unit = unit;
     const float inverse = sm80::inverse_of(unit);
     using Panel = Tile<head_dim, panel_columns>;
     static_assert(sizeof(Panel) == sizeof shared.input[0].Q);
@@ -237,7 +239,7 @@ struct Transitions : TwoPassChain<128, stages> {
     if (lane() != 0) return;
     constexpr int bytes = 16 * panel_row_bytes;
     for (int i = 0; i < 2; ++i) {
-      store_bytes(shared.M + (i * sizeof(Panel) + block * bytes) / sizeof(uint4),
+      store_bytes(shared.M->x + (i * sizeof(Panel) + block * bytes) / sizeof(uint4),
                   &panel(i).unit(16 * block, 0), bytes);
     }
     wait_stores_read<0>();
@@ -281,8 +283,7 @@ struct Transitions : TwoPassChain<128, stages> {
     const int first = start >= 0 ? start : part.first;
     Common::begin(arguments, shared, chain, {first, part.end, part.end},
                   is_transition ? nullptr : boundary.states + 2 * own,
-                  is_transition ? boundary.M + own * Boundary::matrix : nullptr,
-                  boundary.units + own);
+                  is_transition ? boundary.M + own : nullptr);
     switch (threadIdx.x / 128) {
       case Base::LoadAndStore:
         give_registers<Base::load_registers>();
@@ -314,11 +315,14 @@ struct TwoPassScan {
     const Boundaries* sequences;
     Boundary boundary;
   };
-  struct Input {                 // 50,176 bytes
+  struct Input {                 // 51,200 bytes
     Tile<head_dim, head_dim> M;  // 32,768  [key in][key out]
+    alignas(16) float M_unit;    // behind it, as in a Transition
     KeptState N;
   };
-  struct Shared {  // 201,728 bytes
+  static_assert(offsetof(Input, M_unit) == offsetof(Transition, unit));
+
+  struct Shared {  // 205,824 bytes
     Input input[stages];
     PhaseBarrier full[stages], free[stages];
   };
@@ -356,8 +360,8 @@ struct TwoPassScan {
       const std::int64_t own = boundary.at(at, steps.head);
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
-      full.arrive_and_expect(sizeof input.M + sizeof input.N);
-      load_bytes(&input.M, boundary.M + own * Boundary::matrix, sizeof input.M, full);
+      full.arrive_and_expect(sizeof(Transition) + sizeof input.N);
+      load_bytes(&input.M, boundary.M + own, sizeof(Transition), full);
       load_bytes(&input.N, boundary.states + 2 * own + slice, sizeof input.N, full);
     }
   }
@@ -376,12 +380,11 @@ struct TwoPassScan {
       const int now = at;
       at = steps.next();
       KeptState& before = kept(now - 1);  // whose S goes out, or back where it came from
-      const float M_unit = boundary.units[boundary.at(now, steps.head)];
       const float2 unit = KeptState::unit_for(S), inverse = KeptState::inverse_of(unit);
-      const float2 factor = {M_unit * unit.x, M_unit * unit.y};
       jitter();
       shared.full[turn.stage].wait(turn.parity);
       Input& input = shared.input[turn.stage];
+      const float2 factor = {input.M_unit * unit.x, input.M_unit * unit.y};
       const float2 N_unit = input.N.unit[threadIdx.x];
       HalfLeft x[head_dim / 16];
       products_begin();
@@ -474,12 +477,12 @@ struct Outputs : TwoPassChain<width, stages> {
     const Boundary& boundary = arguments.boundary;
     Common::begin(arguments, shared, chain, segment,
                   start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
-                  nullptr, nullptr);
+                  nullptr);
     Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };
 
-static_assert(sizeof(TwoPassScan::Shared) == 201728);
+static_assert(sizeof(TwoPassScan::Shared) == 205824);
 static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
 
 }  // namespace gdn::sm90
