@@ -23,14 +23,21 @@
 // brought 96 KiB into one multiprocessor and 32 out, at 64 bytes a cycle, and multiplied for 1,200
 // cycles; and M went out of the transitions in 128 stores a thread of 4 bytes, eight rows a warp.
 //
-// Now a step brings 49 KiB (784 cycles) and takes 17 out. It is bound by its chain: a product of 8
-// times 74 cycles, then 64 additions and 64 maxima a thread, two shuffles and the first rounding,
-// 960 in all. M goes out by the copy engine, and outputs have their first inputs and P' before S is
-// there; but those CTAs that do not fit beside the scan (4 and 12 of 128) begin with its end.
-// Predicted: a step 0.57 µs, transitions 14 and 74 µs, scan 10.5 and 5.5, outputs 12.5 and 84: 40
-// for chain_equal and 166 for long_low_gva, whatever the gates.
-// What would help further: more CTAs a head, of 32 values, with M as left operand; a bound of S's
-// next unit by M's norm and N's unit, which would take the maxima off the chain.
+// Then a step brought 49 KiB and took 17 out, M went out by the copy engine, and outputs had their
+// first inputs and P' before S was there. With M in two halves of bf16 and plain loads in the step
+// long_low_gva took 174.6 and chain_equal 57.2; with fp16 and the copy engine 165.8 and 47.9, of
+// which a step took 1.1–1.2 where 0.55 was predicted. It found S's unit and rounded S with it on
+// its chain, the eight parts of its product waited for what was computed between them, and M's unit
+// was a load of its own.
+//
+// Now the chain of a step is its product, 8 times 74 cycles in one go, 64 additions and 32
+// roundings a thread, and the way into the next: 800–850 cycles by the SASS, beside which 49 KiB
+// come, in 784 at best. Those CTAs of outputs that do not fit beside the scan (4 and 12 of 128)
+// begin with its end.
+// Predicted: a step 0.47 µs, the scan 8.5 µs of chain_equal and 4.5 of long_low_gva, all of them 39
+// and 162, whatever the gates.
+// What would help further: more CTAs a head, of 32 values, with M as left operand; accumulators in
+// turns, by which the first part of a product does not wait for the last sums of the one before.
 //
 // Errors of output and state on the emulator, gates `zero`, one sequence, against rung 8's on the
 // same inputs:

@@ -21,11 +21,18 @@
 //
 // Between launches S and N are fp16 with a unit for each value (sm80/half.cuh), which is how a step
 // of the scan rounds S for its product anyway, in the order in which threads have them; and S takes
-// N's place. M is fp16 as well, with one unit, and lies in memory as it will in shared memory. It
-// is the right operand of Sᵀ Mᵀ, which is brought back from the units of both and added to Nᵀ.
+// N's place. M is fp16 as well, with one unit, and lies in memory as it will in shared memory, the
+// unit behind it. It is the right operand of Sᵀ Mᵀ.
 //
-// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M and N. Between the
-// parts of its product the S before goes out, and N comes into the registers that it had.
+// In the scan S is nothing but the left operand of its product: as it comes so it goes. Its unit is
+// known before it is, from a bound of each value: of S_out at most 128 max|M| max|S_in| + max|N|,
+// where the units of M and N say how large these can be, and max|S_in| is found. So nothing becomes
+// too large for fp16, and what is 2^28 times smaller than the bound still has all its bits. As the
+// bound comes anew from what S_in is, S does not move away from it step by step; and what fp16 then
+// ends at is far below what the rounding of S_in makes of S_out.
+//
+// What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M and N. Beside its
+// product S_in goes out, the next unit is found, and N comes in it, to which the product is added.
 //
 // What orders the launches, where each may begin before the one ahead has ended: transitions and
 // scan wait for the end of that before they touch what it may have written or read. Only then does
@@ -51,29 +58,42 @@ struct KeptState {                 // 17,408 bytes
   HalfLeft x[head_dim / 16][128];  // [key / 16][thread]
   float2 unit[128];                // of each thread's two values
 
-  static __device__ float2 unit_for(const Sum (&S)[head_dim / 8]) {
-    const float2 largest = sm80::largest_of_rows(S);
-    return {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
-  }
   static __device__ float2 inverse_of(float2 unit) {
     return {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
   }
 
-  __device__ void put(const Sum (&S)[head_dim / 8]) {
+  __device__ void put(const HalfLeft (&S)[head_dim / 16], float2 unit_of_S) {
     const int own = threadIdx.x % 128;
-    unit[own] = unit_for(S);
-    const float2 inverse = inverse_of(unit[own]);
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) x[k][own] = sm80::half_left(S + 2 * k, inverse);
+    for (int k = 0; k < head_dim / 16; ++k) x[k][own] = S[k];
+    unit[own] = unit_of_S;
+  }
+  __device__ void get(HalfLeft (&S)[head_dim / 16], float2& unit_of_S) const {
+    const int own = threadIdx.x % 128;
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) S[k] = x[k][own];
+    unit_of_S = unit[own];
+  }
+
+  __device__ void put(const Sum (&S)[head_dim / 8]) {
+    const float2 largest = sm80::largest_of_rows(S);
+    const float2 own_unit = {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
+    HalfLeft halves[head_dim / 16];
+    round(halves, S, inverse_of(own_unit));
+    put(halves, own_unit);
   }
   __device__ void get(Sum (&S)[head_dim / 8]) const {
-    const int own = threadIdx.x % 128;
-    const float2 of = unit[own];
+    HalfLeft halves[head_dim / 16];
+    float2 own_unit;
+    get(halves, own_unit);
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) {
-      const HalfLeft at_once = x[k][own];
-      sm80::sums_of(at_once, of, S + 2 * k);
-    }
+    for (int k = 0; k < head_dim / 16; ++k) sm80::sums_of(halves[k], own_unit, S + 2 * k);
+  }
+
+  static __device__ void round(HalfLeft (&to)[head_dim / 16], const Sum (&S)[head_dim / 8],
+                               float2 inverse) {
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) to[k] = sm80::half_left(S + 2 * k, inverse);
   }
 };
 
@@ -366,6 +386,13 @@ struct TwoPassScan {
     }
   }
 
+  // The unit of M S + N, before it is there: no element is larger than 128 times the largest of M
+  // times that of S, `largest` in units of M, and the largest of N.
+  static __device__ float unit_for(float largest, float N_unit) {
+    constexpr float in_units = 32768;  // what the largest of M and N are below
+    return sm80::unit_of(in_units * (head_dim * largest + N_unit));
+  }
+
   static __device__ void state(Shared& shared, Steps steps, int slice) {
     int at = steps.next();
     if (at < 0) return;
@@ -374,43 +401,54 @@ struct TwoPassScan {
       return boundary.states[2 * boundary.at(at, steps.head) + slice];
     };
     Turn<stages> turn;
-    Sum S[head_dim / 8], product[head_dim / 8];
-    kept(at - 1).get(S);
-    for (;; turn.next()) {
-      const int now = at;
-      at = steps.next();
-      KeptState& before = kept(now - 1);  // whose S goes out, or back where it came from
-      const float2 unit = KeptState::unit_for(S), inverse = KeptState::inverse_of(unit);
+    HalfLeft S[head_dim / 16];
+    float2 unit;
+    kept(at - 1).get(S, unit);
+    shared.full[turn.stage].wait(turn.parity);
+    for (;;) {
+      const Input& input = shared.input[turn.stage];
+      PhaseBarrier& free = shared.free[turn.stage];
+      Sum product[head_dim / 8], next[head_dim / 8];  // the latter in units of the next S
       jitter();
-      shared.full[turn.stage].wait(turn.parity);
-      Input& input = shared.input[turn.stage];
-      const float2 factor = {input.M_unit * unit.x, input.M_unit * unit.y};
-      const float2 N_unit = input.N.unit[threadIdx.x];
-      HalfLeft x[head_dim / 16];
       products_begin();
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) {
-        x[k] = sm80::half_left(S + 2 * k, inverse);
-        const HalfLeft N = input.N.x[k][threadIdx.x];
-        multiply<Major::mn>(product, x[k], input.M.mn_major(0, 16 * k), k > 0);
-        before.x[k][threadIdx.x] = x[k];
-        sm80::sums_of(N, N_unit, S + 2 * k);
-        for (float& element : S[2 * k].x) sm80::pin(element);  // beside the product, not behind it
-        for (float& element : S[2 * k + 1].x) sm80::pin(element);
+        multiply<Major::mn>(product, S[k], input.M.mn_major(0, 16 * k), k > 0);
       }
       products_commit();
-      before.unit[threadIdx.x] = unit;
+
+      const int now = at;
+      at = steps.next();
+      kept(now - 1).put(S, unit);  // goes out, or back where it came from
+      const float2 largest = sm80::largest_of_rows(S);
+      const float2 M_S = {input.M_unit * unit.x, input.M_unit * unit.y};
+      const float2 N_unit = input.N.unit[threadIdx.x];
+      unit = {unit_for(M_S.x * largest.x, N_unit.x), unit_for(M_S.y * largest.y, N_unit.y)};
+      const float2 inverse = KeptState::inverse_of(unit);
+#pragma unroll
+      for (int k = 0; k < head_dim / 16; ++k) {
+        sm80::sums_of(input.N.x[k][threadIdx.x], {N_unit.x * inverse.x, N_unit.y * inverse.y},
+                      next + 2 * k);
+      }
+      for (Sum& sum : next) {
+        for (float& element : sum.x) sm80::pin(element);  // beside the product, not behind it
+      }
+      const float2 factor = {M_S.x * inverse.x, M_S.y * inverse.y};
+      turn.next();
+      if (at >= 0) shared.full[turn.stage].wait(turn.parity);
+
       products_wait<0>();
-      release(shared.free[turn.stage]);
+      release(free);
 #pragma unroll
       for (int n = 0; n < head_dim / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) S[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
+        for (int i = 0; i < 4; ++i) next[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
       }
+      KeptState::round(S, next, {1, 1});
       if (at == now + 1) continue;  // by which this S goes out
-      kept(now).put(S);
+      kept(now).put(S, unit);
       if (at < 0) return;
-      kept(at - 1).get(S);
+      kept(at - 1).get(S, unit);
     }
   }
 

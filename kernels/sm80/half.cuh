@@ -17,8 +17,11 @@ __device__ inline std::uint32_t pack_halves(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return reinterpret_cast<const std::uint32_t&>(pair);
 }
+__device__ inline __half2 halves_of(std::uint32_t pair) {
+  return reinterpret_cast<const __half2&>(pair);
+}
 __device__ inline float2 unpack_halves(std::uint32_t pair) {
-  return __half22float2(reinterpret_cast<const __half2&>(pair));
+  return __half22float2(halves_of(pair));
 }
 
 // The unit of numbers of which `largest` is the largest magnitude. In units that is in [2^14,
@@ -48,6 +51,23 @@ __device__ float2 largest_of_rows(const Sum (&d)[sums]) {
     largest.y = max(largest.y, __shfl_xor_sync(~0U, largest.y, lanes));
   }
   return largest;
+}
+
+// The same of blocks side by side, in units.
+template <int blocks>
+__device__ float2 largest_of_rows(const HalfLeft (&a)[blocks]) {
+  __half2 rows[2] = {};  // the largest in even columns and in odd ones
+#pragma unroll
+  for (int k = 0; k < blocks; ++k) {
+#pragma unroll
+    for (int x = 0; x < 4; ++x) rows[x % 2] = __hmax2(rows[x % 2], __habs2(halves_of(a[k].x[x])));
+  }
+  __half2 largest = __hmax2(__lows2half2(rows[0], rows[1]), __highs2half2(rows[0], rows[1]));
+#pragma unroll
+  for (int lanes = 1; lanes < 4; lanes *= 2) {
+    largest = __hmax2(largest, __shfl_xor_sync(~0U, largest, lanes));
+  }
+  return __half22float2(largest);
 }
 
 // [16 × 16] of which `d` has columns 0–7 and 8–15, its rows times `inverse`, and back.

@@ -39,3 +39,19 @@ inline __half2 __floats2half2_rn(float x, float y) {
   return {__float2half_rn(x), __float2half_rn(y)};
 }
 inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2float(x.y)}; }
+inline __half2 __lows2half2(__half2 x, __half2 y) { return {x.x, y.x}; }
+inline __half2 __highs2half2(__half2 x, __half2 y) { return {x.y, y.y}; }
+
+inline __half2 __habs2(__half2 x) {
+  const auto without_sign = [](__half x) {
+    return __half{static_cast<std::uint16_t>(x.bits & 0x7FFF)};
+  };
+  return {without_sign(x.x), without_sign(x.y)};
+}
+// The larger one; what is not a number does not count.
+inline __half2 __hmax2(__half2 x, __half2 y) {
+  const auto larger = [](__half x, __half y) {
+    return std::isnan(__half2float(y)) || __half2float(x) > __half2float(y) ? x : y;
+  };
+  return {larger(x.x, y.x), larger(x.y, y.y)};
+}

@@ -94,7 +94,8 @@ TEST(Emulator, MultipliesFragmentsOfAWarp) {
 // Rows of 16 numbers to halves with a unit each, and back.
 struct Halves : Plain<32> {
   struct Arguments {
-    float* x;  // [16][16]
+    float* x;        // [16][16]
+    float* largest;  // [16], of each row then
   };
   static void run(const Arguments& arguments, Shared&) {
     const int g = threadIdx.x / 4, t = threadIdx.x % 4;
@@ -107,7 +108,11 @@ struct Halves : Plain<32> {
     const float2 largest = sm80::largest_of_rows(d);
     const float2 unit = {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
     const float2 inverse = {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
-    sm80::sums_of(sm80::half_left(d, inverse), unit, d);
+    const sm80::HalfLeft halves[] = {sm80::half_left(d, inverse)};
+    const float2 then = sm80::largest_of_rows(halves);
+    arguments.largest[g] = then.x * unit.x;
+    arguments.largest[g + 8] = then.y * unit.y;
+    sm80::sums_of(halves[0], unit, d);
     for (int n = 0; n < 2; ++n)
       for (int i = 0; i < 4; ++i) at(n, i) = d[n].x[i];
   }
@@ -120,8 +125,14 @@ TEST(Emulator, RoundsToHalvesOfAnySize) {
     x[i] = i == 255 ? std::ldexp(1.99F, 127)
                     : static_cast<float>(std::ldexp((i * 37 % 64 - 31.3) / 32, i / 16 * 16 - 122));
   std::vector<float> y = x;
-  run<Halves>({y.data()});
+  std::vector<float> largest(16);
+  run<Halves>({y.data(), largest.data()});
   for (int i = 0; i < 256; ++i) EXPECT_LE(std::fabs(y[i] - x[i]), std::ldexp(std::fabs(x[i]), -11));
+  for (int row = 0; row < 16; ++row) {
+    float expected = 0;
+    for (int i = 0; i < 16; ++i) expected = std::max(expected, std::fabs(y[16 * row + i]));
+    EXPECT_EQ(largest[row], expected);
+  }
 
   EXPECT_EQ(__float2half_rn(1 + std::ldexp(1.F, -11)).bits, 0x3C00);  // to even
   EXPECT_EQ(__float2half_rn(1 + std::ldexp(3.F, -11)).bits, 0x3C02);
