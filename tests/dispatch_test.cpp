@@ -438,7 +438,7 @@ std::vector<Problem> shapes() {
           problem_of(ragged, 4, 8, false),   problem_of(one_long, 2, 8, false)};
 }
 
-constexpr int device_sizes[] = {1, 2, 16, 78, 108, 114, 128, 132, 144, 160, 264, 1000};
+constexpr int device_sizes[] = {1, 2, 16, 78, 108, 114, 128, 132, 144, 160, 264, 500};
 
 TEST(Dispatch, AlwaysChoosesAndSaysWhy) {
   for (const Problem& problem : shapes())
@@ -453,22 +453,36 @@ TEST(Dispatch, AlwaysChoosesAndSaysWhy) {
         }
 }
 
+// The most by which one device more is predicted slower than a smaller one.
+double worst_of_more_processors(const std::vector<Variant>& rungs, const Problem& problem,
+                                bool exact) {
+  double worst = 1, fewer_s = HUGE_VAL;
+  for (int processors = 1; processors <= 300; processors += processors < 16 ? 1 : 7) {
+    const auto choice = dispatch(rungs, problem, Scope::core, h200(processors), {.exact = exact});
+    worst = std::max(worst, choice->predicted_s / fewer_s);
+    fewer_s = choice->predicted_s;
+  }
+  return worst;
+}
+
 TEST(Dispatch, MoreProcessorsAreNeverPredictedSlower) {
+  std::vector<std::string> ids = h200_record().ids;
+  std::erase_if(ids, [](const std::string& id) { return id.find(":segments=auto") != id.npos; });
   for (const Problem& problem : shapes())
-    for (const bool exact : {false, true}) {
-      double fewer_s = HUGE_VAL;
-      for (int processors = 1; processors <= 300; processors += processors < 16 ? 1 : 7) {
-        const auto choice =
-            dispatch(h200_record().rungs, problem, Scope::core, h200(processors), {.exact = exact});
-        // Rung 9 is cut for the device: one processor more may mean other cuts, with more warm-ups
-        // or a worse last wave, and it is no use to predict that away.
-        EXPECT_LE(choice->predicted_s, fewer_s * (exact ? 1 + 1e-12 : 1.08))
-            << processors << " processors, " << problem.sequences() << " sequences of "
-            << problem.tokens() << " tokens, " << problem.value_heads
-            << " heads: " << id_of(*choice);
-        fewer_s = choice->predicted_s;
-      }
-    }
+    for (const bool exact : {false, true})
+      EXPECT_LE(worst_of_more_processors(rungs_of(ids, Target::cuda), problem, exact), 1 + 1e-12)
+          << problem.sequences() << " sequences of " << problem.tokens() << " tokens";
+}
+
+// What is cut for the device is cut otherwise for one processor more, maybe with more warm-ups or a
+// worse last wave, and it is no use to predict that away. The plan of two_pass takes the least by
+// its own table of costs, where a transition's CTA ends at once: here it takes 4 chunks for that,
+// so that more of shorter ones may be slower than the plan thinks.
+TEST(Dispatch, MoreProcessorsArePredictedLittleSlowerWhereTheCutIsAnother) {
+  for (const Problem& problem : shapes())
+    for (const auto& [exact, most] : {std::pair{false, 1.08}, {true, 1.1}})
+      EXPECT_LE(worst_of_more_processors(h200_record().rungs, problem, exact), most)
+          << problem.sequences() << " sequences of " << problem.tokens() << " tokens";
 }
 
 TEST(Dispatch, MoreWorkIsNeverPredictedFaster) {
