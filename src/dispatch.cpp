@@ -61,16 +61,16 @@ constexpr Cost all_costs[] = {
     {"register_state:stages=3:value_width=128",                     128,  1.630,  0.287},
     {"register_state:stages=2:value_width=64",                       64,  1.707,  0.755},
     {"register_state:stages=3:value_width=64",                       64,  1.104,  0.155},
-    {"two_pass",                                                     64,  1.633,  0.000},
+    {"two_pass",                                                      0,  1.633,  0.000},
     {"forward:value_width=128",                                     128,  2.928,  0.417},
     {"forward:value_width=64",                                       64,  2.289,  0.708},
     {"cuda:start",                                                    0,  4.210,  0.000},
-    {"cuda:preparation",                                            128,  0.000,  0.443},
+    {"cuda:preparation",                                              0,  0.000,  0.443},
     {"recurrent",                                                   128,  290.7,  226.6},
     {"chunked:chunk=64",                                            128,  156.1,   54.1},
     {"xform:chunk=64",                                              128,  161.7,   58.5},
     {"cpu:start",                                                     0,  305.7,    0.0},
-    {"cpu:preparation",                                             128,    0.0,   19.3},
+    {"cpu:preparation",                                               0,    0.0,   19.3},
     // clang-format on
 };
 

@@ -46,7 +46,7 @@ std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& 
 // fits counts. segmented and two_pass are register_state on segments.
 struct Cost {
   std::string_view kind;  // "register_state:stages=3:value_width=64"
-  int values;             // of a head, a CTA
+  int values;             // of a head, a CTA; 0 where that is no matter
   double chunk_us, share_us;
 };
 

@@ -347,9 +347,10 @@ std::map<std::string, Sample> samples_of(const Campaign& campaign, const Measure
   for (const Variant& variant : campaign.rungs)
     for (const Instance& instance : variant.instances) {
       const std::string id = variant_id(variant, instance);
-      if (m.medians.contains(id))
-        samples[id] = {work_of(variant, instance, m.scope, m.c.problem, campaign.device, inputs),
-                       1e6 * m.medians.at(id)};
+      if (!m.medians.contains(id)) continue;
+      samples[id] = {work_of(variant, instance, m.scope, m.c.problem, campaign.device, inputs),
+                     1e6 * m.medians.at(id)};
+      EXPECT_FALSE(samples[id].work.empty()) << id << " has no line of costs";
     }
   return samples;
 }
