@@ -15,52 +15,62 @@
 namespace gdn {
 namespace {
 
+// In chunks that store their output, found where the record and reports/h200/weak-gates.json are
+// predicted best.
 constexpr double pipeline_chunks = 1;  // of each CTA, beside its own
-constexpr double warm_up_share = 0.7;  // of a chunk that stores its output
-constexpr double measured_warm_up =
-    8;  // chunks; of those beyond nobody knows that they are cheaper
+constexpr double without_output = 0.65;
+constexpr double warm_up_begins = 1;   // a segment looks for its first chunk
+constexpr double transition_ends = 4;  // it writes M or N; in place of the pipeline's
 
-// Non-negative least squares of (predicted - median)/median in the core scope, where kinds that
-// differ in `stages` alone have one start; preparation likewise from what forward takes longer.
+// Of a preparation: what a chunk and query head takes of what a chunk and value head takes.
+constexpr double query_share = 1.6;
+
+// Non-negative least squares of (predicted - measured)/measured, in both scopes at once. `start` is
+// of a launch, and of the two more of two_pass together; `chunk` of two_pass is a step of the scan.
 // cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps of 64 tokens
 // alone: of fewer nothing is known, and they are not chosen.
-// `gdnbench_tests --gtest_filter='DispatchFit.*'` fits them anew and shows lines that differ.
+// `scripts/refit-dispatch` writes these lines from the two.
 constexpr Cost all_costs[] = {
     // clang-format off
-    //                                                          values  start   chunk   share  (µs)
-    {"baseline:stages=2",                                           64,  5.733,  1.299,  3.095},
-    {"baseline:stages=3",                                           64,  5.733,  1.305,  2.972},
-    {"residual:stages=2",                                           64,  4.723,  1.493,  1.948},
-    {"residual:stages=3",                                           64,  4.723,  1.481,  1.781},
-    {"fused:stages=2",                                              64,  1.563,  2.638,  0.315},
-    {"fused:stages=3",                                              64,  1.563,  2.626,  0.317},
-    {"wide:stages=1:threads=256",                                  128,  0.000,  4.918,  1.232},
-    {"wide:stages=2:threads=256",                                  128,  0.000,  4.360,  0.135},
-    {"wide:stages=1:threads=512",                                  128,  0.000,  6.135,  0.745},
-    {"wide:stages=2:threads=512",                                  128,  0.000,  5.698,  0.027},
-    {"wide:stages=1:threads=1024",                                 128,  0.000,  7.301,  0.787},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",   128,  4.100,  3.144,  0.124},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",  128,  4.139,  3.120,  0.177},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",     64,  3.910,  2.000,  0.022},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",    64,  3.981,  1.946,  0.027},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",    64,  3.981,  1.851,  0.023},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",     32,  3.559,  1.593,  0.023},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",    32,  3.425,  1.571,  0.022},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",    32,  3.425,  1.497,  0.021},
-    {"split_barrier:stages=2:value_width=128",                     128,  5.633,  2.620,  0.195},
-    {"split_barrier:stages=2:value_width=64",                       64,  3.631,  1.848,  0.059},
-    {"split_barrier:stages=3:value_width=64",                       64,  3.631,  1.769,  0.037},
-    {"split_barrier:stages=2:value_width=32",                       32,  3.500,  1.503,  0.004},
-    {"split_barrier:stages=3:value_width=32",                       32,  3.500,  1.448,  0.045},
-    {"register_state:stages=2:value_width=128",                     128,  5.262,  1.889,  0.415},
-    {"register_state:stages=3:value_width=128",                     128,  5.262,  1.982,  0.141},
-    {"register_state:stages=2:value_width=64",                       64,  3.363,  1.411,  0.338},
-    {"register_state:stages=3:value_width=64",                       64,  3.363,  1.289,  0.136},
-    {"cuda:preparation",                                           128,  4.890,  0.000,  1.179},
-    {"recurrent",                                                  128, 1675.7,  284.7,  237.6},
-    {"chunked:chunk=64",                                           128,  442.6,  150.1,   56.5},
-    {"xform:chunk=64",                                             128,  337.2,  158.7,   55.9},
-    {"cpu:preparation",                                            128,  174.6,    0.0,   36.3},
+    //                                                          values  chunk   share  (µs)
+    {"baseline:stages=2",                                            64,  1.328,  3.052},
+    {"baseline:stages=3",                                            64,  1.329,  2.945},
+    {"residual:stages=2",                                            64,  1.474,  1.961},
+    {"residual:stages=3",                                            64,  1.465,  1.799},
+    {"fused:stages=2",                                               64,  2.562,  0.364},
+    {"fused:stages=3",                                               64,  2.554,  0.348},
+    {"wide:stages=1:threads=256",                                   128,  4.810,  1.423},
+    {"wide:stages=2:threads=256",                                   128,  4.256,  0.283},
+    {"wide:stages=1:threads=512",                                   128,  6.035,  0.980},
+    {"wide:stages=2:threads=512",                                   128,  5.589,  0.208},
+    {"wide:stages=1:threads=1024",                                  128,  7.193,  1.008},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.155,  0.013},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.140,  0.000},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  2.001,  0.024},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.933,  0.030},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.855,  0.037},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.564,  0.016},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.487,  0.016},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.399,  0.020},
+    {"split_barrier:stages=2:value_width=128",                      128,  2.582,  0.111},
+    {"split_barrier:stages=2:value_width=64",                        64,  1.846,  0.034},
+    {"split_barrier:stages=3:value_width=64",                        64,  1.716,  0.096},
+    {"split_barrier:stages=2:value_width=32",                        32,  1.425,  0.024},
+    {"split_barrier:stages=3:value_width=32",                        32,  1.365,  0.037},
+    {"register_state:stages=2:value_width=128",                     128,  2.546,  1.313},
+    {"register_state:stages=3:value_width=128",                     128,  1.630,  0.287},
+    {"register_state:stages=2:value_width=64",                       64,  1.707,  0.755},
+    {"register_state:stages=3:value_width=64",                       64,  1.104,  0.155},
+    {"two_pass",                                                      0,  1.633,  0.000},
+    {"forward:value_width=128",                                     128,  2.928,  0.417},
+    {"forward:value_width=64",                                       64,  2.289,  0.708},
+    {"cuda:start",                                                    0,  4.210,  0.000},
+    {"cuda:preparation",                                              0,  0.000,  0.443},
+    {"recurrent",                                                   128,  290.7,  226.6},
+    {"chunked:chunk=64",                                            128,  156.1,   54.1},
+    {"xform:chunk=64",                                              128,  161.7,   58.5},
+    {"cpu:start",                                                     0,  305.7,    0.0},
+    {"cpu:preparation",                                               0,    0.0,   19.3},
     // clang-format on
 };
 
@@ -77,21 +87,70 @@ int number(std::string_view value) {
   return result;
 }
 
+// CTAs in their order, each to the processor that is free first.
+class Queue {
+ public:
+  Queue(int slots, int processors)
+      : free_at_(std::greater<>(), std::vector<double>(slots, 0.0)), processors_(processors) {}
+
+  void add(int ctas, double chunks) {
+    for (int i = 0; i < ctas; ++i) {
+      const double done = free_at_.top() + chunks;
+      free_at_.pop();
+      free_at_.push(done);
+      longest_ = std::max(longest_, done);
+    }
+    load_ += ctas * chunks / processors_;
+  }
+  Work work(const Cost& cost) const { return {&cost, longest_, load_}; }
+
+ private:
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at_;
+  int processors_;
+  double longest_ = 0, load_ = 0;
+};
+
 // How an instance deals a problem out: each piece is a CTA a head and slice of values.
 struct Deal {
   std::vector<Piece> pieces;
-  int ctas;           // a piece
-  int slots;          // CTAs side by side
-  double warm_up;     // chunks that a segment goes back at most
-  double before = 0;  // what launches before take, in chunks
+  int ctas;                  // a piece
+  int slots;                 // CTAs side by side
+  double warm_up;            // chunks that a segment goes back at most
+  double starts = 1;         // of its launches
+  std::vector<Work> before;  // of launches before
 
   double warm_up_of(const Piece& piece) const { return std::min<double>(piece.first, warm_up); }
   double chunks(const Piece& piece) const {
     const double warm_up = warm_up_of(piece);
-    const double saved = (1 - warm_up_share) * std::min(warm_up, measured_warm_up);
-    return pipeline_chunks + piece.end - piece.first + warm_up - saved;
+    const double begins = warm_up > 0 ? warm_up_begins : 0;
+    return pipeline_chunks + piece.end - piece.first + begins + without_output * warm_up;
   }
 };
+
+const Cost& cost_named(std::string_view kind) {
+  return *std::ranges::find(all_costs, kind, &Cost::kind);
+}
+
+// Null: not known.
+const Cost* cost_of(std::string_view variant, const std::vector<Knob>& knobs) {
+  const auto is_of = [&](std::string_view kind) {
+    if (kind.substr(0, kind.find(':')) != variant) return false;
+    for (std::size_t at = kind.find(':'); at != kind.npos; at = kind.find(':', at + 1)) {
+      const std::string_view knob = kind.substr(at + 1, kind.find(':', at + 1) - at - 1);
+      if (std::ranges::none_of(knobs,
+                               [&](const Knob& own) { return own.name + "=" + own.value == knob; }))
+        return false;
+    }
+    return true;
+  };
+  const auto* found = std::ranges::find_if(all_costs, is_of, &Cost::kind);
+  return found == std::end(all_costs) ? nullptr : found;
+}
+
+const Cost* cost_of(const Variant& variant, const Instance& instance) {
+  const bool on_segments = variant.name == "segmented" || variant.name == "two_pass";
+  return cost_of(on_segments ? "register_state" : variant.name, instance.knobs);
+}
 
 std::vector<Piece> whole_sequences(const Problem& problem) {
   std::vector<Piece> pieces;
@@ -108,17 +167,29 @@ double warm_up_chunks(const Instance& instance, double chunk_gates) {
   return std::max(1.0, std::ceil(threshold / chunk_gates));
 }
 
-// As two_pass.cu has it. Where the gates forget, a segment finds its state by a warm-up; else
-// behind transitions and a scan, for which the plan has its own costs.
+// As two_pass.cu has it. Where the gates forget, a segment finds its state by a warm-up, and two
+// launches are over at once; else behind transitions, which are a chain of 128 values without
+// output, and a scan.
 void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
                         const Problem& problem, int processors) {
   const int slices = head_dim / cost.values, segments = number(knob(instance, "segments"));
   const Plan cuts = segments > 0 ? plan(problem, segments) : plan_for(problem, processors, slices);
   for (const Part& part : cuts.outputs)
     deal.pieces.push_back({part.sequence, part.token, part.length, part.first, part.end});
-  if (deal.warm_up <= cuts.reach()) return;
-  deal.warm_up = 0;
-  deal.before = chunks_before_outputs(cuts, problem, processors, slices);
+  if (cuts.boundaries == 0) return;
+  deal.starts = 2;
+  if (deal.warm_up > cuts.reach()) {
+    deal.warm_up = 0;
+    Queue transitions(processors, processors);
+    for (const Part& part : cuts.transitions)  // the first one of a sequence needs no M
+      transitions.add(problem.value_heads * (part.first > 0 ? 2 : 1),
+                      transition_ends + without_output * (part.end - part.first));
+    const Cost* chain =
+        cost_of("register_state",
+                {{"stages", std::string(knob(instance, "stages"))}, {"value_width", "128"}});
+    const int steps = std::ranges::max(cuts.scans, {}, &Boundaries::count).count - 1;
+    deal.before = {transitions.work(*chain), {&cost_named("two_pass"), 1.0 * steps, 0}};
+  }
 }
 
 Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
@@ -129,7 +200,9 @@ Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
   Deal deal{.pieces = {},
             .ctas = ctas,
             .slots = std::max(1, half ? processors / 2 : processors),
-            .warm_up = warm_up_chunks(instance, inputs.chunk_gates)};
+            .warm_up = warm_up_chunks(instance, inputs.chunk_gates),
+            .starts = 1,
+            .before = {}};
   const std::string_view segments = knob(instance, "segments");
   if (variant.name == "two_pass")
     deal_in_two_passes(deal, cost, instance, problem, processors);
@@ -142,34 +215,33 @@ Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
   return deal;
 }
 
-Load load_of(const Deal& deal, const Device& device) {
-  using Times = std::vector<double>;
-  std::priority_queue<double, Times, std::greater<>> free_at(std::greater<>(),
-                                                             Times(deal.slots, 0.0));
-  Load load;
-  for (const Piece& piece : deal.pieces)
-    for (int cta = 0; cta < deal.ctas; ++cta) {
-      const double done = free_at.top() + deal.chunks(piece);
-      free_at.pop();
-      free_at.push(done);
-      load.longest = std::max(load.longest, done);
-      load.load += deal.chunks(piece) / std::max(1, device.processors);
-    }
-  load.longest += deal.before;
-  return load;
-}
-
-double predicted_us(const Cost& cost, const Load& load) {
-  return cost.start_us + cost.chunk_us * load.longest + cost.share_us * load.load;
-}
-
-const Cost& preparation_cost(Target target) {
-  return *std::ranges::find(
-      all_costs, target == Target::cuda ? "cuda:preparation" : "cpu:preparation", &Cost::kind);
-}
-
 bool serves(const Variant& variant, Scope scope) {
   return std::ranges::find(variant.scopes, scope) != variant.scopes.end();
+}
+
+std::vector<Work> work_of(const Deal& deal, const Cost& cost, const Variant& variant, Scope scope,
+                          const Problem& problem, const Device& device) {
+  const bool cuda = device.target == Target::cuda, prepares = !serves(variant, scope);
+  const int processors = std::max(1, device.processors);
+  std::vector<Work> work = deal.before;
+  Queue chain(deal.slots, processors);
+  for (const Piece& piece : deal.pieces) chain.add(deal.ctas, deal.chunks(piece));
+  work.push_back(chain.work(cost));
+  work.push_back({&cost_named(cuda ? "cuda:start" : "cpu:start"), deal.starts + prepares, 0});
+  if (!prepares) return work;
+  double chunks = 0;
+  for (int s = 0; s < problem.sequences(); ++s) chunks += chunks_of(problem.length(s));
+  const double heads = problem.value_heads + query_share * problem.query_heads;
+  work.push_back(
+      {&cost_named(cuda ? "cuda:preparation" : "cpu:preparation"), 0, chunks * heads / processors});
+  return work;
+}
+
+double predicted_us(const std::vector<Work>& work) {
+  double us = 0;
+  for (const auto& [cost, longest, load] : work)
+    us += cost->chunk_us * longest + cost->share_us * load;
+  return us;
 }
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -194,13 +266,13 @@ std::string reason_for(const Cost& cost, const Deal& deal, const Problem& proble
   const std::int64_t whole = sequences * deal.ctas;
   if (segments > sequences) {
     const Piece& piece = *std::ranges::max_element(deal.pieces, {}, &Piece::first);
-    return fmt::format("{} {}: {} segments of about {} {}", ctas(whole),
-                       whole < deal.slots
-                           ? fmt::format("leave {} of {} idle", deal.slots - whole, slots)
+    return fmt::format(
+        "{} {}: {} segments of about {} {}", ctas(whole),
+        whole < deal.slots ? fmt::format("leave {} of {} idle", deal.slots - whole, slots)
                            : fmt::format("on {} wait for the longest", slots),
-                       segments, counted(piece.end - piece.first, "chunk", "chunks"),
-                       deal.before > 0 ? "behind their transitions"
-                                       : fmt::format("with {} of warm-up", deal.warm_up_of(piece)));
+        segments, counted(piece.end - piece.first, "chunk", "chunks"),
+        deal.warm_up == 0 ? "behind their transitions"
+                          : fmt::format("with {} of warm-up", deal.warm_up_of(piece)));
   }
   if (whole <= deal.slots)
     return fmt::format("{} go side by side on {}, and the longest chain decides: {}", ctas(whole),
@@ -213,37 +285,16 @@ std::string reason_for(const Cost& cost, const Deal& deal, const Problem& proble
 
 std::span<const Cost> costs() { return all_costs; }
 
-const Cost* cost_of(const Variant& variant, const Instance& instance) {
-  const std::string name = variant.name == "segmented" ? "register_state" : variant.name;
-  const auto is_of = [&](std::string_view kind) {
-    if (kind.substr(0, kind.find(':')) != name) return false;
-    for (std::size_t at = kind.find(':'); at != kind.npos; at = kind.find(':', at + 1)) {
-      const std::string_view knob = kind.substr(at + 1, kind.find(':', at + 1) - at - 1);
-      if (std::ranges::none_of(instance.knobs,
-                               [&](const Knob& own) { return own.name + "=" + own.value == knob; }))
-        return false;
-    }
-    return true;
-  };
-  const auto* found = std::ranges::find_if(all_costs, is_of, &Cost::kind);
-  return found == std::end(all_costs) ? nullptr : found;
-}
-
-Load load_of(const Cost& cost, const Variant& variant, const Instance& instance,
-             const Problem& problem, const Device& device, const KnownInputs& inputs) {
-  return load_of(deal(cost, variant, instance, problem, device, inputs), device);
-}
-
-Load load_of_preparation(const Problem& problem, const Device& device) {
-  double chunks = 0;
-  for (int s = 0; s < problem.sequences(); ++s) chunks += chunks_of(problem.length(s));
-  return {.longest = 0, .load = chunks * problem.value_heads / std::max(1, device.processors)};
+std::vector<Work> work_of(const Variant& variant, const Instance& instance, Scope scope,
+                          const Problem& problem, const Device& device, const KnownInputs& inputs) {
+  const Cost* const cost = cost_of(variant, instance);
+  if (cost == nullptr) return {};
+  return work_of(deal(*cost, variant, instance, problem, device, inputs), *cost, variant, scope,
+                 problem, device);
 }
 
 std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& problem,
                                  Scope scope, const Device& device, const KnownInputs& inputs) {
-  const double preparation_us =
-      predicted_us(preparation_cost(device.target), load_of_preparation(problem, device));
   std::optional<Dispatch> best;
   for (const Variant& variant : rungs) {
     if (variant.target != device.target) continue;
@@ -254,8 +305,7 @@ std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& 
       if (cost == nullptr || !obstacle(variant, instance, device).empty()) continue;
       if (!instance.bound.empty() && (inputs.exact || !inputs.unit_keys)) continue;
       const Deal dealt = deal(*cost, variant, instance, problem, device, inputs);
-      double us = predicted_us(*cost, load_of(dealt, device));
-      if (!serves(variant, scope)) us += preparation_us;
+      const double us = predicted_us(work_of(dealt, *cost, variant, scope, problem, device));
       if (!best || 1e-6 * us < best->predicted_s)
         best = {&variant, &instance, 1e-6 * us, reason_for(*cost, dealt, problem, device)};
     }

@@ -1,24 +1,23 @@
-// Which instance to run where nothing was tuned: a model of what each costs, in three measured
-// constants, picks the cheapest and says why. Beside kernels/ it needs fmt alone: a server may
-// copy it.
+// Which instance to run where nothing was tuned: a model of what each costs, in measured constants,
+// picks the cheapest and says why. Beside kernels/ it needs fmt alone: a server may copy it.
 //
 // A variant goes through a sequence, or a segment of it, in one CTA for a head and 64 or 128 of its
 // values (on the CPU: in a thread for a head), chunk after chunk. Then
-//   time = start + chunk · longest + share · load
+//   time = Σ over launches of  start + chunk · longest + share · load      start is one for all
 //   longest  chunks until the last processor is done, where each takes the next CTA as soon as it
 //            is free: of one wave the longest CTA, of several what they come to
 //   load     chunks of all CTAs, a processor: what CTAs side by side take from each other's memory
 //            and what kernels before and after the chain spread over all processors
-// A CTA takes one chunk more than it has, to fill and drain its pipeline, and a chunk of warm-up
-// (rung 9) is 0.7 of one, since it stores no output; the ninth and later ones, of which there is no
-// measurement, are whole ones. Where two_pass needs transitions and a scan, these are counted as
-// the chunks that its plan takes them for (kernels/cuda/two_pass_plan.hpp).
+// A CTA takes one chunk more than it has, to fill and drain its pipeline. A chunk without output,
+// of a warm-up or a transition, is 0.65 of one. A segment that warms up takes one more, in which it
+// looks for where to begin; a transition takes four instead of one, to write what it found.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/variant.hpp"
 
@@ -43,25 +42,25 @@ struct Dispatch {
 std::optional<Dispatch> dispatch(std::span<const Variant> rungs, const Problem& problem,
                                  Scope scope, const Device& device, const KnownInputs& inputs);
 
-// The model. A cost is of all instances of a variant that have the knobs it names, segmented being
-// register_state on segments; "cuda:preparation" and "cpu:preparation" are added in the forward
-// scope, for a load of all chunks and heads, to what does not serve it by itself.
+// The model. A cost is of all instances of a variant that have the knobs it names; the first that
+// fits counts. segmented and two_pass are register_state on segments.
 struct Cost {
   std::string_view kind;  // "register_state:stages=3:value_width=64"
-  int values;             // of a head, a CTA
-  double start_us, chunk_us, share_us;
+  int values;             // of a head, a CTA; 0 where that is no matter
+  double chunk_us, share_us;
 };
 
 std::span<const Cost> costs();
-const Cost* cost_of(const Variant& variant, const Instance& instance);  // null: not known
 
-struct Load {
-  double longest = 0, load = 0;  // chunks
+// What there is to do of a kind, in chunks; of a scan in steps, of "cuda:start" in starts.
+struct Work {
+  const Cost* cost;
+  double longest = 0, load = 0;
 };
 
-// Of an instance of this cost.
-Load load_of(const Cost& cost, const Variant& variant, const Instance& instance,
-             const Problem& problem, const Device& device, const KnownInputs& inputs);
-Load load_of_preparation(const Problem& problem, const Device& device);
+// What an instance has to do in a scope, with the preparation where it does not serve that by
+// itself. Nothing where its cost is not known.
+std::vector<Work> work_of(const Variant& variant, const Instance& instance, Scope scope,
+                          const Problem& problem, const Device& device, const KnownInputs& inputs);
 
 }  // namespace gdn

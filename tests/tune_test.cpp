@@ -258,10 +258,16 @@ TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
   EXPECT_EQ(read_file(folder / "there.jsonl"), "{}\n");
 }
 
-// On what an H200 really answered, for 16 problems of 40 candidates each.
+// On what an H200 really answered, for 16 problems of 53 candidates each. Each has to be set up
+// before anything is known of it, which is up to a third of what an exhaustive search costs, so
+// what racing can save is of the rest.
 TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
   Folder folder;
   const std::string record = GDNBENCH_SOURCE_DIR "/reports/h200/tune-record.jsonl";
+  std::map<json, double> set_up_s;
+  for (const RecordedProblem& problem : read_record(record).problems)
+    for (const auto& [candidate, evaluation] : problem.evaluations())
+      set_up_s[problem.problem] += evaluation.setup_s;
   for (const char* seed : {"1", "2", "3", "4", "5"}) {
     const Ended ended = run_program(
         folder, tool,
@@ -270,10 +276,11 @@ TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
     const json problems = read_json(folder / "o.json")["problems"];
     EXPECT_EQ(problems.size(), 16U);
     for (const json& problem : problems) {
-      EXPECT_EQ(problem["candidates"], 40);
+      EXPECT_EQ(problem["candidates"], 53);
       EXPECT_LE(problem["replay"]["regret"], 0.01) << problem["problem"] << problem["winner"];
-      EXPECT_LE(problem["spent_s"].get<double>(),
-                0.4 * problem["replay"]["exhaustive_s"].get<double>())
+      const double before_s = set_up_s.at(problem["problem"]);
+      EXPECT_LE(problem["spent_s"].get<double>() - before_s,
+                0.3 * (problem["replay"]["exhaustive_s"].get<double>() - before_s))
           << problem["problem"];
     }
   }
