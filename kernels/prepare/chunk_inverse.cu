@@ -31,9 +31,8 @@ const Instance& cuda_preparation(const Problem& problem) {
                  Preparation::name);
   throw_on_error(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
                  Preparation::name);
-  const bool hopper = major == 9 && minor == 0;
-  return hopper && Preparation::teams_of(problem) == 1 ? hopper_preparation()
-                                                       : portable_preparation();
+  const bool worth_it = Preparation::fills_device(problem) && Preparation::teams_of(problem) == 1;
+  return major == 9 && minor == 0 && worth_it ? hopper_preparation() : portable_preparation();
 }
 
 }  // namespace gdn

@@ -46,6 +46,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
+#include "kernels/cuda/processors.cuh"
 #include "kernels/host_device.hpp"
 #include "kernels/sm80/dependent.cuh"
 #include "kernels/sm80/tile.cuh"
@@ -82,19 +83,16 @@ struct Preparation {
 
   // Of a warp, one after the other.
   union Square {  // 8,192 bytes
-    struct {
-      SystemBlocks N;
-      float unused[336];
-      // Of tokens, of which those beyond the end repeat the last one's g, with β = 0.
-      float g[chunk_tokens];  // log2(e) · (g − that of the block's first token); first g itself
-      float2 row[chunk_tokens];  // the same, and β
-    } first;
+    SystemBlocks N;
     InverseBlocks D;
     Tile<chunk_tokens, chunk_tokens> A;
   };
-  // Of a warp's tokens exp(−|g − R|), times −β behind R: R is that of the first token of the later
-  // block of a pair of blocks, or of the chunk's later half. First raw g and β.
-  struct Factors {
+  // Of a warp's tokens, of which those beyond the end repeat the last one's g, with β = 0.
+  struct Factors {             // 1,280 bytes
+    float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
+    float2 row[chunk_tokens];  // the same, and β
+    // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
+    // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
   };
 
@@ -105,10 +103,9 @@ struct Preparation {
     return c / 8 * 128 + late * 64 + c % 2 * 32 + (c % 4 ^ late) * 8 + late * 4;
   }
 
-  // What a team has in shared memory. Before L, K is there, over it and what comes first of the
-  // first warp's, which is not g.
+  // What a team has in shared memory. Before L, K is there, over it and the first warp's square.
   using Keys = Tile<chunk_tokens, head_dim>;
-  static_assert(sizeof(Keys) <= sizeof(System) + offsetof(Square, first.g));
+  static_assert(sizeof(Keys) <= sizeof(System) + sizeof(Square));
   struct Plan {
     Keys& keys;
     System& system;
@@ -184,11 +181,11 @@ struct Preparation {
       to[share.own].half[share.place + 32 * e] = raw.beta[e];
     }
   }
-  static __device__ void store_gates(const Tensors& x, const Share& share, const Square* from) {
+  static __device__ void store_gates(const Tensors& x, const Share& share, const Factors* from) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (share.real[e]) {
-        x.g[share.at + e * share.stride] = from[share.own].first.g[share.place + 32 * e];
+        x.g[share.at + e * share.stride] = from[share.own].g[share.place + 32 * e];
       }
     }
   }
@@ -201,7 +198,7 @@ struct Preparation {
     return *reinterpret_cast<float2*>(values + token);
   }
 
-  static __device__ Gates sum_gates(Factors& own, Square& square, int member, int team) {
+  static __device__ Gates sum_gates(Factors& own, int member, int team) {
     const int place = staggered(2 * lane(), member, team);
     const float2 beta = pair_of(own.half, place);
     float2 g = pair_of(own.pair, place);
@@ -215,11 +212,11 @@ struct Preparation {
     }
     const float before = __shfl_up_sync(~0U, sum, 1);
     if (lane() > 0) g.x += before, g.y += before;
-    pair_of(square.first.g, place) = g;
+    pair_of(own.g, place) = g;
     return {g, beta};
   }
 
-  static __device__ void put_gates(const Gates& own, Square& to, Factors& factors) {
+  static __device__ void put_gates(const Gates& own, Factors& to) {
     const auto [g, beta] = own;
     // Of one token or the other: exp(−|g − start|), times −β in the later part.
     const auto put = [&](float(&values)[chunk_tokens], float start, bool later) {
@@ -228,11 +225,10 @@ struct Preparation {
     };
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
     const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
-    pair_of(to.first.g, 2 * lane()) = relative;
-    *reinterpret_cast<float4*>(to.first.row + 2 * lane()) = {relative.x, beta.x, relative.y,
-                                                             beta.y};
-    put(factors.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
-    put(factors.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
+    pair_of(to.g, 2 * lane()) = relative;
+    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
+    put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
+    put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
   // ---- L
@@ -313,7 +309,7 @@ struct Preparation {
   // ---- the diagonal blocks
 
   // N_ww. What stands above N's diagonal is never read.
-  static __device__ void put_system(const System& system, Square& own) {
+  static __device__ void put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
     float2 n[blocks][3];
 #pragma unroll
@@ -323,8 +319,8 @@ struct Preparation {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
-        const float2 earlier = pair_of(own.first.g, j);
-        const float2 row = own.first.row[i];
+        const float2 earlier = pair_of(own.g, j);
+        const float2 row = own.row[i];
         n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
         n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
       }
@@ -334,7 +330,7 @@ struct Preparation {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
-        *reinterpret_cast<float2*>(&own.first.N[w][24 * i + j]) = n[w][e];
+        *reinterpret_cast<float2*>(&to[w][24 * i + j]) = n[w][e];
       }
     }
   }
@@ -433,6 +429,9 @@ struct Preparation {
       }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
+    // Before the square is written, and when L is not needed any more.
+    __device__ void wait() const {}
+    __device__ void release_system() const {}
   };
 
   // A, of which D is there, in its place.
@@ -464,6 +463,7 @@ struct Preparation {
       multiply(v[1][j], z[1], system, 2, j);
       multiply(v[1][j], z[2], system, 3, j);
     }
+    to.release_system();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
       const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
@@ -498,12 +498,16 @@ struct Preparation {
     Place at;
     int heads;
   };
-  static __device__ Work work_of(const Arguments& arguments, unsigned work, int member) {
+  static __device__ Chunk chunk_of(const Arguments& arguments, unsigned work) {
+    if (work >= arguments.works) return {};
+    return arguments.tensors.chunks[work / (arguments.query_heads * arguments.groups)];
+  }
+  static __device__ Work work_of(const Arguments& arguments, unsigned work, const Chunk& chunk,
+                                 int member) {
     if (work >= arguments.works) return {};
     const unsigned of_chunk = arguments.query_heads * arguments.groups;
     const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
     const int first = query_group % arguments.groups * arguments.group_heads;
-    const Chunk chunk = arguments.tensors.chunks[work / of_chunk];
     return {{chunk.token, chunk.length,
              static_cast<int>(query_head) * arguments.heads_per_query + first + member,
              static_cast<int>(query_head), arguments.query_heads,
@@ -523,7 +527,7 @@ struct Preparation {
     }
     wait_copies<0>();
     __syncthreads();
-    const Gates gates = sum_gates(plan.factors[member], plan.squares[member], member, team);
+    const Gates gates = sum_gates(plan.factors[member], member, team);
     Products<team> products;
     if (team == 4 && member >= 2) {
       products.template multiply<true>(plan.keys, member);
@@ -533,7 +537,7 @@ struct Preparation {
     __syncthreads();  // K has been read, and L comes in its place
     products.put(member, plan.system);
     at.token = opaque(at.token), at.head = opaque(at.head);  // no 64-bit numbers kept until here
-    store_gates(x, Share(at, member, team, heads), plan.squares);
+    store_gates(x, Share(at, member, team, heads), plan.factors);
     __syncthreads();
     return gates;
   }
@@ -542,11 +546,12 @@ struct Preparation {
   template <class Put>
   static __device__ void invert(const Gates& gates, const System& system, Square& square,
                                 Factors& factors, const Put& to) {
-    put_gates(gates, square, factors);
+    put_gates(gates, factors);
     __syncwarp();
-    put_system(system, square);
+    to.wait();
+    put_system(system, factors, square.N);
     __syncwarp();
-    invert_diagonals(square.first.N, square.D);
+    invert_diagonals(square.N, square.D);
     __syncwarp();
     solve(system, factors, square.D, to);
     __syncwarp();
@@ -558,7 +563,8 @@ struct Preparation {
     const int warp = dealt_warp(), team = arguments.team;
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
     const Plan plan = Plan::at(shared.plans + own_team * Plan::bytes(team), team);
-    auto [at, heads] = work_of(arguments, blockIdx.x * arguments.teams + own_team, member);
+    const unsigned work = blockIdx.x * arguments.teams + own_team;
+    auto [at, heads] = work_of(arguments, work, chunk_of(arguments, work), member);
     const bool has_head = member < heads;
     const Gates gates = team == 4   ? begin<4>(x, at, member, heads, plan)
                         : team == 2 ? begin<2>(x, at, member, heads, plan)
@@ -591,21 +597,20 @@ struct Preparation {
     return arguments.teams * Plan::bytes(arguments.team);
   }
 
+  // Whether teams of four warps are more than go side by side.
+  static bool fills_device(const Problem& problem) {
+    return static_cast<std::int64_t>(problem.chunks().size()) * problem.query_heads >
+           std::int64_t{blocks_per_processor} * processors();
+  }
   // Up to four heads of a query head are a team of four warps. Fewer make fewer warps a team where
   // the device is full without that.
   static int teams_of(const Problem& problem) {
-    const auto chunks = static_cast<std::int64_t>(problem.chunks().size());
-    int device = 0, processors = 1;
-    throw_on_error(cudaGetDevice(&device), name);
-    throw_on_error(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-                   name);
-    const bool full = chunks * problem.query_heads > blocks_per_processor * processors;
     const int heads = problem.heads_per_query();
-    return !full || heads > 2 ? 1 : warps / heads;
+    return !fills_device(problem) || heads > 2 ? 1 : warps / heads;
   }
 };
 
-static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 512 &&
+static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 1280 &&
               sizeof(Preparation::System) == 9216);
 
 }  // namespace sm80

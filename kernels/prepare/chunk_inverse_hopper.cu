@@ -1,12 +1,31 @@
-// The preparation on Hopper where a CTA is one team, and so a warpgroup: K comes and A goes by the
-// copy engine, and L is made by wgmma. The rest is that of any device (chunk_inverse.cuh).
+// The preparation on Hopper where there is more to do than fits on it at once and a CTA is one
+// team, and so a warpgroup: K comes and A goes by the copy engine, L is made by wgmma, and a CTA
+// goes through several works. The rest is that of any device (chunk_inverse.cuh).
 //
-// Of what a chunk and head costs there, K by cp.async and ldmatrix is 144 cycles of L1, and A
-// through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is 40,
-// its zeros 24, and 64 as the copy engine reads it: ~630 in all, not 716, and ~1540 instructions,
-// not ~1790. Five CTAs are on a multiprocessor, as 96 registers and 45 KiB allow, not four.
-// Predicted, with L1 busy for 83 % of the time and 3 µs around it: 30 µs for 8192 tokens, 16 query
-// and 64 value heads, and 17.5 for 32768 tokens, 2 and 8, where that of any device takes 38 and 21.
+// What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
+//   raw gates, which came beside the work before, to where their heads are
+//   ─ K has come ─ prefix sums; L by wgmma
+//   ─ L in K's place; g out; the next work's place is read, its raw gates are on their way and its
+//   K as far as L2
+//   ─ N and D of the warp's own head, once its last A has been read; products with L
+//   ─ L is not needed any more: the next K comes. The rest of A, and A out
+//
+// Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
+// A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
+// 40, its zeros 24, and 64 as the copy engine reads it: ~630 in all, not 716, and ~1540
+// instructions, not ~1790. Four CTAs are on a multiprocessor, of 54 KiB and 128 registers.
+//
+// Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
+//   37   any device's
+//   39   K, A and L as here, a CTA a work, five at once: of its time 40 % was waiting for the
+//   chunk's
+//        place, gates, K and the end of A's copy, and 2048 works are 3.1 waves
+//   38   CTAs that stay, four at once, gates beside the work before; K and A's copy still waited
+//   for 35   A's place waited for when it is written, and K brought as soon as L has been read 35
+//   K brought to L2 before: half of what was waited for it
+// where 25 are DRAM's. L1 is busy for 67 % of the time, L2 for 75 %, and a warp issues every ninth
+// cycle: latencies of products and of shared memory, with four warps a scheduler.
+#include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
 #include "kernels/prepare/preparation.hpp"
@@ -22,36 +41,19 @@ namespace {
 struct HopperPreparation : sm80::Preparation {
   using Portable = sm80::Preparation;
 
-  static constexpr int blocks_per_processor = 5;
-
   struct Arguments {
     CUtensorMap k, A;
     Portable::Arguments work;
   };
-  // 45,056 bytes
-  struct Shared {
-    struct Own {
-      System system;
-      alignas(swizzle_bytes) Square squares[warps];
-      Factors factors[warps];
-    };
-    union {  // K before L
+  struct Shared {  // 54,528 bytes
+    union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
-      Own own;
+      System system;
     };
+    Square squares[warps];
+    Factors factors[warps];
     PhaseBarrier k_full;
-    Place at[warps];  // for the time in between, when there are no registers to keep these in
-  };
-
-  // As Portable::PutPairs.
-  struct PutMatrices {
-    Square& square;
-    __device__ void put(int w, int j, const Left& a) const {
-      put_left(square.A, block * w, block * j, a);
-    }
-    __device__ void put_transposed(int w, int j, const Left& a) const {
-      put_left_transposed(square.A, block * j, block * w, a);
-    }
+    Place at[2][warps];  // of this work and the next: there are no registers to keep them in
   };
 
   // The copy engine knows no end of a sequence.
@@ -59,32 +61,56 @@ struct HopperPreparation : sm80::Preparation {
     return has_engine && at.length == chunk_tokens;
   }
 
-  // Raw gates, and K, which may still be on its way.
-  static __device__ void load(const Arguments& arguments, const Work& work, int member,
-                              Shared& shared) {
-    const Tensors& x = arguments.work.tensors;
-    const Place& at = work.at;
-    if (threadIdx.x == 0 && is_copied_by_engine(at)) {
-      shared.k_full.arrive_and_expect(sizeof shared.K);
-      for (int panel = 0; panel < 2; ++panel) {
-        load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
-                 shared.k_full);
-      }
+  // K of a whole chunk, by one thread.
+  static __device__ void bring_keys(const Arguments& arguments, const Place& at, Shared& shared) {
+    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
+    shared.k_full.arrive_and_expect(sizeof shared.K);
+    for (int panel = 0; panel < 2; ++panel) {
+      load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
+               shared.k_full);
     }
-    const Share share(at, member, warps, work.heads);
-    put_raw(load_gates(x, share), share, shared.own.factors);
-    if (!is_copied_by_engine(at)) {
-      load_plainly<threads, head_dim>(shared.K, x.k + at.query(), at.query_stride(), at.length);
-      sm80::commit_copies();
-      sm80::wait_copies<0>();
-      publish_to_async();
+  }
+  // The same as far as L2, where its place is not free yet.
+  static __device__ void prefetch_keys(const Arguments& arguments, const Place& at) {
+    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
+    for (int panel = 0; panel < 2; ++panel) {
+      prefetch_box(arguments.k, panel_columns * panel, at.query_head, at.token);
     }
-    __syncthreads();
+  }
+  // K of another one, by all.
+  static __device__ void load_keys(const Tensors& x, const Place& at, Shared& shared) {
+    load_plainly<threads, head_dim>(shared.K, x.k + at.query(), at.query_stride(), at.length);
+    sm80::commit_copies();
+    sm80::wait_copies<0>();
+    publish_to_async();
   }
 
+  // As Portable::PutPairs. L is released by all warps at once, and the next K comes.
+  struct PutMatrices {
+    const Arguments& arguments;
+    Shared& shared;
+    int member, next;
+
+    __device__ Square& square() const { return shared.squares[member]; }
+    __device__ void put(int w, int j, const Left& a) const {
+      put_left(square().A, block * w, block * j, a);
+    }
+    __device__ void put_transposed(int w, int j, const Left& a) const {
+      put_left_transposed(square().A, block * j, block * w, a);
+    }
+    __device__ void wait() const {
+      if (lane() == 0) wait_stores_read<0>();
+      __syncwarp();
+    }
+    __device__ void release_system() const {
+      publish_to_async();
+      __syncthreads();
+      bring_keys(arguments, shared.at[next][member], shared);
+    }
+  };
+
   // L in the place of K.
-  static __device__ void put_products(const Place& at, Shared& shared) {
-    if (is_copied_by_engine(at)) shared.k_full.wait(0);
+  static __device__ void put_products(Shared& shared) {
     Sum l[chunk_tokens / 8];
     products_begin();
 #pragma unroll
@@ -99,7 +125,7 @@ struct HopperPreparation : sm80::Preparation {
     for (int j = 0; j < blocks; ++j) {
       const int ahead = (j - w) & (blocks - 1);
       if (ahead > 2 || (ahead == 2 && w >= 2)) continue;
-      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.own.system);
+      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
     }
   }
 
@@ -117,10 +143,7 @@ struct HopperPreparation : sm80::Preparation {
     }
     publish_to_async();
     __syncwarp();
-    if (lane() == 0) {
-      store_box(arguments.A, 0, at.head, at.token, &square.A);
-      wait_stores_read<0>();
-    }
+    if (lane() == 0) store_box(arguments.A, 0, at.head, at.token, &square.A);
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -131,28 +154,61 @@ struct HopperPreparation : sm80::Preparation {
       shared.k_full.initialise(1);
       publish_barriers();
     }
+    const Tensors& x = arguments.work.tensors;
     const int member = dealt_warp();
-    const Work work = work_of(arguments.work, blockIdx.x, member);
-    if (lane() == 0) shared.at[member] = work.at;
-    load(arguments, work, member, shared);
-    Square& square = shared.own.squares[member];
-    Factors& factors = shared.own.factors[member];
-    const Gates gates = sum_gates(factors, square, member, warps);
-    put_products(work.at, shared);
-    const Place at = shared.at[member];
-    store_gates(arguments.work.tensors, Share(at, member, warps, work.heads), shared.own.squares);
-    __syncthreads();
-    if (member >= work.heads) return;
-    invert(gates, shared.own.system, square, factors, PutMatrices{square});
-    store(arguments, shared.at[member], square);
+    Factors& factors = shared.factors[member];
+    int heads = 0;
+    Raw raw;
+    // Where a work is, and its gates.
+    const auto find = [&](unsigned i, const Chunk& chunk, Place& at) {
+      const Work work = work_of(arguments.work, i, chunk, member);
+      raw = load_gates(x, Share(work.at, member, warps, work.heads));
+      heads = work.heads;
+      if (lane() == 0) at = work.at;
+      __syncwarp();
+    };
+    find(blockIdx.x, chunk_of(arguments.work, blockIdx.x), shared.at[0][member]);
+    bring_keys(arguments, shared.at[0][member], shared);
+    std::uint32_t parity = 0;
+    int now = 0;
+    for (unsigned i = blockIdx.x; i < arguments.work.works; i += gridDim.x, now ^= 1) {
+      const Place& at = shared.at[now][member];
+      const Chunk next = chunk_of(arguments.work, i + gridDim.x);
+      const bool has_head = member < heads;
+      put_raw(raw, Share(at, member, warps, heads), shared.factors);
+      const bool by_engine = is_copied_by_engine(at);
+      if (!by_engine) load_keys(x, at, shared);
+      __syncthreads();
+      const Gates gates = sum_gates(factors, member, warps);
+      if (by_engine) {
+        shared.k_full.wait(parity);
+        parity ^= 1;
+      }
+      put_products(shared);
+      store_gates(x, Share(at, member, warps, heads), shared.factors);
+      __syncthreads();
+      find(i + gridDim.x, next, shared.at[now ^ 1][member]);  // its gates come while A is made
+      prefetch_keys(arguments, shared.at[now ^ 1][member]);
+      const PutMatrices to = {arguments, shared, member, now ^ 1};
+      if (has_head) {
+        invert(gates, shared.system, shared.squares[member], factors, to);
+        store(arguments, at, shared.squares[member]);
+      } else {
+        to.release_system();
+      }
+    }
+    if (lane() == 0) wait_stores_read<0>();
   }
 };
 
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
   const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
+  // As many rounds as it takes, all of them as full.
+  const std::int64_t most = std::int64_t{Kernel::blocks_per_processor} * processors();
+  const std::int64_t rounds = (work.works + most - 1) / most;
   return launcher<Kernel>(
-      Kernel::blocks_of(work),
+      rounds > 0 ? (work.works + rounds - 1) / rounds : 0,
       {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
        tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work});
 }
