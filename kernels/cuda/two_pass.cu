@@ -30,12 +30,14 @@
 // its chain, the eight parts of its product waited for what was computed between them, and M's unit
 // was a load of its own.
 //
-// Now the chain of a step is its product, 8 times 74 cycles in one go, 64 additions and 32
+// Then the chain of a step was its product, 8 times 74 cycles in one go, 64 additions and 32
 // roundings a thread, and the way into the next: 800–850 cycles by the SASS, beside which 49 KiB
 // come, in 784 at best. Those CTAs of outputs that do not fit beside the scan (4 and 12 of 128)
-// begin with its end.
-// Predicted: a step 0.47 µs, the scan 8.5 µs of chain_equal and 4.5 of long_low_gva, all of them 39
-// and 162, whatever the gates.
+// begin with its end. Predicted: a step 0.47 µs, and 39 and 162 in all. Measured 46.6 and 165.3:
+// S goes out in 17 KiB of stores, which take 500 cycles, and a register that had their address was
+// wanted again at once. By way of shared memory and the copy engine instead it was worse, 53 and
+// 169: the fence alone takes 450. Now the address is carried from step to step and its registers
+// are not wanted. Predicted: 500 cycles a step less, 43 and 163.
 // What would help further: more CTAs a head, of 32 values, with M as left operand; accumulators in
 // turns, by which the first part of a product does not wait for the last sums of the one before.
 //

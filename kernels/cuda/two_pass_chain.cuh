@@ -54,25 +54,36 @@
 namespace gdn::sm90 {
 
 // Sᵀ of 64 values as a state warpgroup has it in its accumulators.
-struct KeptState {                 // 17,408 bytes
+struct KeptState {  // 18,432 bytes
+  struct alignas(16) Unit {
+    float2 of;  // each thread's two values
+  };
   HalfLeft x[head_dim / 16][128];  // [key / 16][thread]
-  float2 unit[128];                // of each thread's two values
+  Unit unit[128];                  // 16 bytes apart as well, so that one address serves all
 
   static __device__ float2 inverse_of(float2 unit) {
     return {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
   }
 
-  __device__ void put(const HalfLeft (&S)[head_dim / 16], float2 unit_of_S) {
-    const int own = threadIdx.x % 128;
+  // This thread's part, from which on the following can be done.
+  __device__ HalfLeft* own() { return &x[0][threadIdx.x % 128]; }
+  static __device__ void put(HalfLeft* own, const HalfLeft (&S)[head_dim / 16]) {
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) x[k][own] = S[k];
-    unit[own] = unit_of_S;
+    for (int k = 0; k < head_dim / 16; ++k) own[128 * k] = S[k];
+  }
+  static __device__ void put_unit(HalfLeft* own, float2 unit) {
+    reinterpret_cast<Unit*>(own + 128 * (head_dim / 16))->of = unit;
+  }
+
+  __device__ void put(const HalfLeft (&S)[head_dim / 16], float2 unit_of_S) {
+    put(own(), S);
+    put_unit(own(), unit_of_S);
   }
   __device__ void get(HalfLeft (&S)[head_dim / 16], float2& unit_of_S) const {
     const int own = threadIdx.x % 128;
 #pragma unroll
     for (int k = 0; k < head_dim / 16; ++k) S[k] = x[k][own];
-    unit_of_S = unit[own];
+    unit_of_S = unit[own].of;
   }
 
   __device__ void put(const Sum (&S)[head_dim / 8]) {
@@ -335,14 +346,14 @@ struct TwoPassScan {
     const Boundaries* sequences;
     Boundary boundary;
   };
-  struct Input {                 // 51,200 bytes
+  struct Input {                 // 52,224 bytes
     Tile<head_dim, head_dim> M;  // 32,768  [key in][key out]
     alignas(16) float M_unit;    // behind it, as in a Transition
     KeptState N;
   };
   static_assert(offsetof(Input, M_unit) == offsetof(Transition, unit));
 
-  struct Shared {  // 205,824 bytes
+  struct Shared {  // 209,920 bytes
     Input input[stages];
     PhaseBarrier full[stages], free[stages];
   };
@@ -404,6 +415,10 @@ struct TwoPassScan {
     HalfLeft S[head_dim / 16];
     float2 unit;
     kept(at - 1).get(S, unit);
+    // Where this thread's part of S goes. It is carried from step to step: what a step had in
+    // registers for the stores alone it would want back soon, and wait for 17 KiB of stores.
+    HalfLeft* out = kept(at - 1).own();
+    const std::int64_t stride = 2 * boundary.heads * int{sizeof(KeptState) / sizeof(HalfLeft)};
     shared.full[turn.stage].wait(turn.parity);
     for (;;) {
       const Input& input = shared.input[turn.stage];
@@ -419,10 +434,11 @@ struct TwoPassScan {
 
       const int now = at;
       at = steps.next();
-      kept(now - 1).put(S, unit);  // goes out, or back where it came from
+      KeptState::put(out, S);  // or back where it came from
+      const float2 unit_of_S = unit;
       const float2 largest = sm80::largest_of_rows(S);
       const float2 M_S = {input.M_unit * unit.x, input.M_unit * unit.y};
-      const float2 N_unit = input.N.unit[threadIdx.x];
+      const float2 N_unit = input.N.unit[threadIdx.x].of;
       unit = {unit_for(M_S.x * largest.x, N_unit.x), unit_for(M_S.y * largest.y, N_unit.y)};
       const float2 inverse = KeptState::inverse_of(unit);
 #pragma unroll
@@ -436,6 +452,7 @@ struct TwoPassScan {
       const float2 factor = {M_S.x * inverse.x, M_S.y * inverse.y};
       turn.next();
       if (at >= 0) shared.full[turn.stage].wait(turn.parity);
+      KeptState::put_unit(out, unit_of_S);
 
       products_wait<0>();
       release(free);
@@ -445,10 +462,12 @@ struct TwoPassScan {
         for (int i = 0; i < 4; ++i) next[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
       }
       KeptState::round(S, next, {1, 1});
+      out += stride;
       if (at == now + 1) continue;  // by which this S goes out
       kept(now).put(S, unit);
       if (at < 0) return;
       kept(at - 1).get(S, unit);
+      out = kept(at - 1).own();
     }
   }
 
@@ -520,7 +539,7 @@ struct Outputs : TwoPassChain<width, stages> {
   }
 };
 
-static_assert(sizeof(TwoPassScan::Shared) == 205824);
+static_assert(sizeof(TwoPassScan::Shared) == 209920);
 static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
 
 }  // namespace gdn::sm90
