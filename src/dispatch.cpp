@@ -57,6 +57,7 @@ constexpr Cost all_costs[] = {
     {"split_barrier:stages=3:value_width=64",                        64,  1.716,  0.096},
     {"split_barrier:stages=2:value_width=32",                        32,  1.425,  0.024},
     {"split_barrier:stages=3:value_width=32",                        32,  1.365,  0.037},
+    {"register_state:form=x:stages=3:value_width=64",                64,  1.350,  0.200},
     {"register_state:stages=2:value_width=128",                     128,  2.546,  1.313},
     {"register_state:stages=3:value_width=128",                     128,  1.630,  0.287},
     {"register_state:stages=2:value_width=64",                       64,  1.707,  0.755},

@@ -15,19 +15,25 @@
 //   is less than 1,000; the tensor cores have 2,304 + 256 + 430 of the 3,500.
 // Predicted from rung 9's core as it was then, in µs: short 15, chain and parallel 22.5 to 24.5,
 // long and batch 81 to 88, wide 152 to 165, deep 158 to 170.
-// Measured (H200, graph timing): short 23, chain and parallel_equal 33, parallel_gva 45, long and
-// batch 115 to 123, wide and deep 206 to 222; rung 9 behind the preparation takes 18, 28, 27, 98
-// and 178. So it loses everywhere. ncu, wide_gva_state: a Make group of 128 values takes 5,300
+// Measured (H200, graph timing): short 24, chain and parallel_equal 34, parallel_gva 45, long and
+// batch 120 to 123, wide and deep 222 to 224; rung 9 behind the preparation takes 18, 28, 27, 96
+// and 175. So it loses everywhere. ncu, wide_gva_state: a Make group of 128 values takes 5,300
 // cycles for a chunk, twice what was predicted, and State waits for it a quarter of its time:
 //   N, and D by substitution 2,100 (442 instructions, of which each waits for the one before), for
 //   the slowest warp's D 330; the row of A 640, for the slowest row 510; the products for the next
 //   chunk 730 until they are issued, among those of State; P' 770
 // and the late State takes 4,100, as R's start and O stand alone in it, beside no product.
-// What would close it: D of two chunks at once, each warp a chunk and not a row of blocks, as the
-// preparation does (kernels/prepare/chunk_inverse.cuh: 1,800 instructions of a warp for all of A),
-// which asks for registers that State has; and a State of 176 registers that starts R beside S'.
+// What was tried: A without gates where γ can be divided by. N with gates is Γ (B KKᵀ) Γ⁻¹ below
+// the diagonal, so A is Γ T Γ⁻¹ with T = (I + strictly_lower(B KKᵀ))⁻¹; then R gets −β γ_C, W faded
+// is R Tᵀ, P' is tril(QKᵀ)/γ_C, and State takes one operand for S' and O. State had 192 registers
+// and its usual order, Make 88, N a tile of its own in turns, P' beside D. Right, and not faster:
+// short 23, chain 35, long 126, wide 229. By ncu Make still takes 6,200 cycles: products of K wait
+// 900 for the slowest row of A and 530 to be done, N takes 1,060, D 770, P' 230, A 650 and its
+// barriers 400. What would close it: a second Make group, for which there are no registers; or D of
+// two chunks at once, each warp a chunk and not a row of blocks, as the preparation does
+// (kernels/prepare/chunk_inverse.cuh).
 #include "kernels/cuda/forward_chain.cuh"
-#include "kernels/cuda/processors.cuh"
+#include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/rungs.hpp"
 
 namespace gdn::gpu {
@@ -38,37 +44,10 @@ struct Forward : sm90::ForwardChain<width> {
   static constexpr const char* name = "forward";
 };
 
-// `segments` a sequence; 0: as many as make one wave; 1: none is cut, and nothing is dropped.
 template <int width>
 Instance instance(int segments) {
-  using Kernel = Forward<width>;
-  constexpr int threshold = -12;
-  const auto pieces_of = [segments](const Problem& problem) {
-    if (segments > 0) return cut(problem, segments);
-    return cut_for(problem, processors(), problem.value_heads * Kernel::Chain::slices);
-  };
-  return {.knobs = {{"segments", segments > 0 ? std::to_string(segments) : "auto"},
-                    {"threshold", std::to_string(threshold)},
-                    {"value_width", std::to_string(width)}},
-          .stages = {stage_of<Kernel>()},
-          .workspace_bytes =
-              [=](const Problem& problem) { return pieces_of(problem).size() * sizeof(Piece); },
-          .setup =
-              [=](const Problem& problem, const Tensors& x, void* workspace) {
-                const std::vector<Piece> pieces = pieces_of(problem);
-                throw_on_error(cudaMemcpy(workspace, pieces.data(), pieces.size() * sizeof(Piece),
-                                          cudaMemcpyHostToDevice),
-                               Kernel::name);
-                throw_on_error(cudaDeviceSynchronize(), Kernel::name);  // it may still be copying
-                const std::int64_t ctas = std::int64_t{problem.value_heads} * Kernel::Chain::slices;
-                return launcher<Kernel>(
-                    static_cast<std::int64_t>(pieces.size()) * ctas,
-                    Kernel::arguments(problem, x, static_cast<const Piece*>(workspace), threshold));
-              },
-          .obstacle = "",
-          .bound = segments == 1 ? ""
-                                 : "drops at most e^" + std::to_string(threshold) +
-                                       " of the state before a segment's warm-up"};
+  return instance_of_pieces<Forward<width>>(segments, -12,
+                                            {{"value_width", std::to_string(width)}});
 }
 
 }  // namespace

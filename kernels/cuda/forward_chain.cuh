@@ -36,8 +36,8 @@
 #pragma once
 
 #include "kernels/cuda/inverse.cuh"
+#include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/register_chain.cuh"
-#include "kernels/cuda/segments.hpp"
 #include "kernels/cuda/warp_team.cuh"
 
 namespace gdn::sm90 {
@@ -427,13 +427,8 @@ struct ForwardChain : RegisterChain<width, 3> {
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
-    const int ctas = arguments.value_heads * Chain::slices;
-    const int cta = static_cast<int>(blockIdx.x) % ctas;
-    const Piece piece = arguments.pieces[blockIdx.x / ctas];
-    const Chain chain = {
-        piece.sequence, cta % Chain::slices * width,
-        place_of({piece.sequence, 0, piece.token, piece.length}, cta / Chain::slices,
-                 arguments.query_heads, arguments.value_heads)};
+    const auto [piece, chain] =
+        OwnPiece<Chain>(arguments.pieces, arguments.query_heads, arguments.value_heads);
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
         shared.loaded[stage].initialise(load_threads);

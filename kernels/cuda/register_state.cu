@@ -18,7 +18,7 @@
 //
 // Measured (H200, graph timing, reports/h200/ladder.json), µs a chunk of chain_equal, long_low_gva
 // and batch_split_gva, three stages: 64 values 1.14 to 1.20, 128 values 1.72 to 1.78. With two
-// stages 1.9 to 2.2 and 2.5 to 2.9: a stage is free for V only when Store has read O from there.
+// stages 1.9 to 2.2 and 2.7 to 3.0: a stage is free for V only when Store has read O from there.
 //
 // What was tried (segmented, wide_gva_state, µs; one after the other):
 //   150.2  as it was: ptxas mixes arithmetic in between the products, as it likes

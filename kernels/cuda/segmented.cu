@@ -27,16 +27,16 @@
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
 // graph timing with some 3 µs of an event inside, reports/h200/ladder.json), best of segments=auto:
-// 139, 140, 75 and 19; short_tail_state 13. A chunk of 128 values takes 1.75 µs where half of the
+// 138, 139, 75 and 19; short_tail_state 13. A chunk of 128 values takes 1.75 µs where half of the
 // device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
 // ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
 // to 1.6 GHz. Nothing of it is at its limit, and State waits a twelfth of its time for inputs. What
 // would come next is fewer bytes through L2: K and Q once for two heads of a cluster.
-// 64 values win where CTAs are few.
-#include "kernels/cuda/processors.cuh"
+// 64 values win where CTAs are few. Tried and without effect: one operand for S' and O, W faded,
+// with tril(QKᵀ)/γ_C for P'.
+#include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"
-#include "kernels/cuda/segments.hpp"
 #include "kernels/cuda/warp_team.cuh"
 
 namespace gdn::gpu {
@@ -53,14 +53,14 @@ struct Segmented : sm90::RegisterChain<width, stages> {
     float threshold;
   };
 
+  static Arguments arguments(const Problem& problem, const Tensors& x, const Piece* pieces,
+                             float threshold) {
+    return {Base::arguments(problem, x), pieces, threshold};
+  }
+
   static __device__ void run(const Arguments& arguments, typename Base::Shared& shared) {
-    const int ctas = arguments.value_heads * Chain::slices;
-    const int cta = static_cast<int>(blockIdx.x) % ctas;
-    const Piece piece = arguments.pieces[blockIdx.x / ctas];
-    const Chain chain = {
-        piece.sequence, cta % Chain::slices * width,
-        place_of({piece.sequence, 0, piece.token, piece.length}, cta / Chain::slices,
-                 arguments.query_heads, arguments.value_heads)};
+    const auto [piece, chain] =
+        OwnPiece<Chain>(arguments.pieces, arguments.query_heads, arguments.value_heads);
     const int start =
         warm_up_start(piece.first, arguments.threshold, sm90::WarpTeam(), [&](int chunk) {
           return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];
@@ -69,37 +69,10 @@ struct Segmented : sm90::RegisterChain<width, stages> {
   }
 };
 
-// `segments` a sequence; 0: as many as make one wave.
 template <int width, int stages>
 Instance instance(int segments) {
-  using Kernel = Segmented<width, stages>;
-  constexpr int threshold = -12;
-  const auto pieces_of = [segments](const Problem& problem) {
-    if (segments > 0) return cut(problem, segments);
-    return cut_for(problem, processors(), problem.value_heads * Kernel::Chain::slices);
-  };
-  return {.knobs = {{"segments", segments > 0 ? std::to_string(segments) : "auto"},
-                    {"stages", std::to_string(stages)},
-                    {"threshold", std::to_string(threshold)},
-                    {"value_width", std::to_string(width)}},
-          .stages = {stage_of<Kernel>()},
-          .workspace_bytes =
-              [=](const Problem& problem) { return pieces_of(problem).size() * sizeof(Piece); },
-          .setup =
-              [=](const Problem& problem, const Tensors& x, void* workspace) {
-                const std::vector<Piece> pieces = pieces_of(problem);
-                throw_on_error(cudaMemcpy(workspace, pieces.data(), pieces.size() * sizeof(Piece),
-                                          cudaMemcpyHostToDevice),
-                               Kernel::name);
-                throw_on_error(cudaDeviceSynchronize(), Kernel::name);  // it may still be copying
-                const std::int64_t ctas = std::int64_t{problem.value_heads} * Kernel::Chain::slices;
-                return launcher<Kernel>(static_cast<std::int64_t>(pieces.size()) * ctas,
-                                        {Kernel::Base::arguments(problem, x),
-                                         static_cast<const Piece*>(workspace), threshold});
-              },
-          .obstacle = "",
-          .bound = "drops at most e^" + std::to_string(threshold) +
-                   " of the state before a segment's warm-up"};
+  return instance_of_pieces<Segmented<width, stages>>(
+      segments, -12, {{"stages", std::to_string(stages)}, {"value_width", std::to_string(width)}});
 }
 
 }  // namespace
