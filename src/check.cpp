@@ -157,11 +157,12 @@ Part state_part(const Problem& problem, const Results& results, const Truth& tru
 
 }  // namespace
 
-bool lab_check_is_gate(std::optional<Gates> gates) {
-  return gates == Gates::random_decay || gates == Gates::mixed;
+bool lab_check_is_gate(const std::optional<Recipe>& recipe) {
+  return recipe && recipe->beta_max == 1 &&
+         (recipe->gates == Gates::random_decay || recipe->gates == Gates::mixed);
 }
 
-Finding check(const Problem& problem, std::optional<Gates> gates, const Results& results,
+Finding check(const Problem& problem, const std::optional<Recipe>& recipe, const Results& results,
               const Truth& truth) {
   const int chains = problem.sequences() * problem.value_heads;
   std::vector<Part> outputs(chains);
@@ -191,7 +192,7 @@ Finding check(const Problem& problem, std::optional<Gates> gates, const Results&
     finding.reason = output.complaint();
   else if (!state.healthy())
     finding.reason = state.complaint();
-  else if (lab_check_is_gate(gates) && !finding.error.lab_passed)
+  else if (lab_check_is_gate(recipe) && !finding.error.lab_passed)
     finding.reason = "outside the lab's 5e-3 + 5e-3·|ref|: " + finding.error.worst;
   return finding;
 }

@@ -145,7 +145,7 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
 
   std::optional<Range> range(std::in_place, phase::generate);
   if (file == nullptr) {
-    gates_ = case_.recipe.gates;
+    recipe_ = case_.recipe;
     backend.generate(problem, case_.recipe,
                      {.q = q_.as<BFloat16>(),
                       .k = k_.as<BFloat16>(),
@@ -366,7 +366,7 @@ const Finding& Workbench::finding_on_results(std::uint64_t hash) {
   const auto output = to_host<BFloat16>(backend_, output_);
   const auto state = to_host<float>(backend_, final_state_);
   return findings_
-      .emplace(hash, check(case_.problem, gates_, {output.data(), state.data()},
+      .emplace(hash, check(case_.problem, recipe_, {output.data(), state.data()},
                            {reference_output_.data(), reference_state_.data()}))
       .first->second;
 }

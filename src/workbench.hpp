@@ -106,7 +106,7 @@ class Workbench {
 
   Backend& backend_;
   Case case_;
-  std::optional<Gates> gates_;
+  std::optional<Recipe> recipe_;
   Guarded q_, k_, v_, raw_g_, beta_, initial_state_;
   Guarded offsets_, chunks_, first_chunk_;
   Guarded g_, A_, output_, final_state_;

@@ -23,7 +23,7 @@ struct Checked {
 
 TEST(Check, PassesWhatIsRight) {
   Checked right;
-  const Finding finding = right.c.finding(Gates::random_decay);
+  const Finding finding = right.c.finding(Recipe{});
   EXPECT_EQ(finding.reason, "");
   EXPECT_TRUE(finding.error.lab_passed);
   EXPECT_GT(finding.error.output_rms, 5e-4);  // bf16 outputs are never exact
@@ -119,14 +119,15 @@ TEST(Check, AZeroReferenceMustBeMatchedAbsolutely) {
   EXPECT_NE(reason(), "");
 }
 
-// The lab's tolerance decides on ordinary gates, and is only reported on the others.
-TEST(Check, TheLabDecidesOnlyOnOrdinaryGates) {
+// The lab's tolerance decides on inputs such as the lab's, and is only reported on others.
+TEST(Check, TheLabDecidesOnlyOnInputsLikeItsOwn) {
   Checked wrong;
   BFloat16& x = wrong.c.output[40 * 2 * 128];
   x = to_bfloat16(to_float(x) + 0.02F);
-  EXPECT_NE(wrong.c.finding(Gates::random_decay).reason.find("lab"), std::string::npos);
-  EXPECT_EQ(wrong.c.finding(Gates::model).reason, "");
-  EXPECT_FALSE(wrong.c.finding(Gates::model).error.lab_passed);
+  EXPECT_NE(wrong.c.finding(Recipe{}).reason.find("lab"), std::string::npos);
+  EXPECT_EQ(wrong.c.finding(Recipe{.gates = Gates::model}).reason, "");
+  EXPECT_FALSE(wrong.c.finding(Recipe{.gates = Gates::model}).error.lab_passed);
+  EXPECT_EQ(wrong.c.finding(Recipe{.beta_max = 2}).reason, "");
   EXPECT_EQ(wrong.c.finding(std::nullopt).reason, "");
 }
 

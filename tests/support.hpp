@@ -145,11 +145,11 @@ struct HostCase {
     download(final_state, t.final_state);
   }
 
-  Finding finding(std::optional<Gates> gates = std::nullopt) {
+  Finding finding(const std::optional<Recipe>& recipe = std::nullopt) {
     std::vector<double> output_truth(output.size());
     std::vector<double> state_truth(final_state.size());
     reference_on_cpu(problem, tensors(), output_truth.data(), state_truth.data());
-    return check(problem, gates, {output.data(), final_state.data()},
+    return check(problem, recipe, {output.data(), final_state.data()},
                  {output_truth.data(), state_truth.data()});
   }
 };
