@@ -126,6 +126,16 @@ TEST_P(EmulatedPreparation, OfManyChunksOfEveryLengthIsExact) {
   }
 }
 
+// Each CTA on Hopper takes three of these chunks one after the other, the copy engine's K and A of
+// one beside those of the next; and the short one.
+TEST_P(EmulatedPreparation, OfALongSequenceIsExact) {
+  for (const int heads : {3, 4}) {
+    HostCase c(problem_of({64 * 1100 + 17}, 1, heads, false), {});
+    run(c, heads);
+    expect_exact(c, std::to_string(heads) + " heads");
+  }
+}
+
 // Where terms of either sign nearly cancel, with and without decay.
 TEST_P(EmulatedPreparation, OfEqualKeysIsExact) {
   for (const Gates gates : {Gates::zero, Gates::model})
