@@ -17,12 +17,12 @@
 //
 // Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
 //   37   any device's
-//   39   K, A and L as here, a CTA a work, five at once: of its time 40 % was waiting for the
-//   chunk's
+//   39   K, A and L as here, a CTA a work, five at once: 40 % of its time it waited for the chunk's
 //        place, gates, K and the end of A's copy, and 2048 works are 3.1 waves
-//   38   CTAs that stay, four at once, gates beside the work before; K and A's copy still waited
-//   for 35   A's place waited for when it is written, and K brought as soon as L has been read 35
-//   K brought to L2 before: half of what was waited for it
+//   38   CTAs that stay, four at once, with gates beside the work before
+//   35   A's place waited for when it is written, and K brought as soon as L has been read, which
+//        halved what was waited for K
+//   35   K brought to L2 before that
 // where 25 are DRAM's. L1 is busy for 67 % of the time, L2 for 75 %, and a warp issues every ninth
 // cycle: latencies of products and of shared memory, with four warps a scheduler.
 #include "kernels/cuda/processors.cuh"
@@ -45,7 +45,7 @@ struct HopperPreparation : sm80::Preparation {
     CUtensorMap k, A;
     Portable::Arguments work;
   };
-  struct Shared {  // 54,528 bytes
+  struct Shared {  // 55,296 bytes
     union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
       System system;
