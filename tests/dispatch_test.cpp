@@ -162,7 +162,7 @@ std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::str
   for (const Variant& variant : rungs)
     for (const Instance& instance : variant.instances)
       for (const auto& [cost, longest, load] :
-           work_of(variant, instance, scope, c.problem, h200(), known_inputs(c, "", false)))
+           work_of(variant, instance, scope, c.problem, h200(), {}))
         works[variant_id(variant, instance)].emplace_back(cost, longest, load);
   std::vector<std::string> same;
   for (const auto& [other, work] : works)
