@@ -20,53 +20,55 @@ namespace {
 constexpr double pipeline_chunks = 1;  // of each CTA, beside its own
 constexpr double without_output = 0.65;
 constexpr double warm_up_begins = 1;   // a segment looks for its first chunk
-constexpr double transition_ends = 4;  // it writes M or N; in place of the pipeline's
+constexpr double transition_ends = 4;  // M or N is written; in place of the pipeline's
 
 // Of a preparation: what a chunk and query head takes of what a chunk and value head takes.
 constexpr double query_share = 1.6;
 
 // Non-negative least squares of (predicted - measured)/measured, in both scopes at once. `start` is
-// of a launch, and of the two more of two_pass together; `chunk` of two_pass is a step of the scan.
-// cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps of 64 tokens
-// alone: of fewer nothing is known, and they are not chosen.
-// `scripts/refit-dispatch` writes these lines from the two.
+// of a launch; the two more of two_pass overlap with the others and have one of their own,
+// together. cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps of 64
+// tokens alone: of fewer nothing is known, and they are not chosen. `scripts/refit-dispatch` writes
+// these lines from the two.
 constexpr Cost all_costs[] = {
     // clang-format off
     //                                                          values  chunk   share  (µs)
-    {"baseline:stages=2",                                            64,  1.336,  3.029},
-    {"baseline:stages=3",                                            64,  1.338,  2.924},
-    {"residual:stages=2",                                            64,  1.482,  1.934},
-    {"residual:stages=3",                                            64,  1.474,  1.780},
-    {"fused:stages=2",                                               64,  2.568,  0.342},
-    {"fused:stages=3",                                               64,  2.556,  0.344},
-    {"wide:stages=1:threads=256",                                   128,  4.800,  1.414},
-    {"wide:stages=2:threads=256",                                   128,  4.259,  0.233},
-    {"wide:stages=1:threads=512",                                   128,  6.030,  0.874},
-    {"wide:stages=2:threads=512",                                   128,  5.590,  0.133},
-    {"wide:stages=1:threads=1024",                                  128,  7.192,  0.882},
+    {"baseline:stages=2",                                            64,  1.333,  3.034},
+    {"baseline:stages=3",                                            64,  1.336,  2.929},
+    {"residual:stages=2",                                            64,  1.480,  1.940},
+    {"residual:stages=3",                                            64,  1.471,  1.785},
+    {"fused:stages=2",                                               64,  2.565,  0.348},
+    {"fused:stages=3",                                               64,  2.554,  0.350},
+    {"wide:stages=1:threads=256",                                   128,  4.797,  1.428},
+    {"wide:stages=2:threads=256",                                   128,  4.256,  0.245},
+    {"wide:stages=1:threads=512",                                   128,  6.027,  0.888},
+    {"wide:stages=2:threads=512",                                   128,  5.587,  0.146},
+    {"wide:stages=1:threads=1024",                                  128,  7.189,  0.895},
     {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.145,  0.000},
     {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.128,  0.000},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  2.007,  0.002},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.940,  0.001},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  2.004,  0.008},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.938,  0.007},
     {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.858,  0.000},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.573,  0.000},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.498,  0.000},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.400,  0.000},
-    {"split_barrier:stages=2:value_width=128",                      128,  2.590,  0.060},
-    {"split_barrier:stages=2:value_width=64",                        64,  1.851,  0.021},
-    {"split_barrier:stages=3:value_width=64",                        64,  1.718,  0.037},
-    {"split_barrier:stages=2:value_width=32",                        32,  1.431,  0.019},
-    {"split_barrier:stages=3:value_width=32",                        32,  1.376,  0.013},
-    {"register_state:form=x:stages=3:value_width=64",                64,  1.319,  0.153},
-    {"register_state:stages=2:value_width=128",                     128,  2.505,  1.354},
-    {"register_state:stages=3:value_width=128",                     128,  1.621,  0.278},
-    {"register_state:stages=2:value_width=64",                       64,  1.715,  0.723},
-    {"register_state:stages=3:value_width=64",                       64,  1.075,  0.196},
-    {"two_pass",                                                      0,  0.447,  0.000},
-    {"forward:value_width=128",                                     128,  2.921,  0.447},
-    {"forward:value_width=64",                                       64,  2.282,  0.725},
-    {"cuda:start",                                                    0,  4.088,  0.000},
-    {"cuda:preparation",                                              0,  0.000,  0.446},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.572,  0.001},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.495,  0.003},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.399,  0.000},
+    {"split_barrier:stages=2:value_width=128",                      128,  2.587,  0.072},
+    {"split_barrier:stages=2:value_width=64",                        64,  1.849,  0.027},
+    {"split_barrier:stages=3:value_width=64",                        64,  1.715,  0.043},
+    {"split_barrier:stages=2:value_width=32",                        32,  1.428,  0.023},
+    {"split_barrier:stages=3:value_width=32",                        32,  1.373,  0.016},
+    {"register_state:form=x:stages=3:value_width=64",                64,  1.316,  0.158},
+    {"register_state:stages=2:value_width=128",                     128,  2.502,  1.367},
+    {"register_state:stages=3:value_width=128",                     128,  1.670,  0.256},
+    {"register_state:stages=2:value_width=64",                       64,  1.712,  0.730},
+    {"register_state:stages=3:value_width=64",                       64,  1.083,  0.194},
+    {"two_pass:start",                                                0,  4.097,  0.000},
+    {"two_pass:transitions",                                          0,  1.005,  0.239},
+    {"two_pass:step",                                                 0,  0.930,  0.000},
+    {"forward:value_width=128",                                     128,  2.919,  0.445},
+    {"forward:value_width=64",                                       64,  2.281,  0.723},
+    {"cuda:start",                                                    0,  4.171,  0.000},
+    {"cuda:preparation",                                              0,  0.000,  0.433},
     {"recurrent",                                                   128,  290.7,  226.6},
     {"chunked:chunk=64",                                            128,  156.1,   54.1},
     {"xform:chunk=64",                                              128,  161.7,   58.5},
@@ -117,7 +119,6 @@ struct Deal {
   int ctas;                  // a piece
   int slots;                 // CTAs side by side
   double warm_up;            // chunks that a segment goes back at most
-  double starts = 1;         // of its launches
   std::vector<Work> before;  // of launches before
 
   double warm_up_of(const Piece& piece) const { return std::min<double>(piece.first, warm_up); }
@@ -169,8 +170,7 @@ double warm_up_chunks(const Instance& instance, double chunk_gates) {
 }
 
 // As two_pass.cu has it. Where the gates forget, a segment finds its state by a warm-up, and two
-// launches are over at once; else behind transitions, which are a chain of 128 values without
-// output, and a scan.
+// launches are over at once; else behind transitions and a scan.
 void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
                         const Problem& problem, int processors) {
   const int slices = head_dim / cost.values, segments = number(knob(instance, "segments"));
@@ -178,18 +178,16 @@ void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
   for (const Part& part : cuts.outputs)
     deal.pieces.push_back({part.sequence, part.token, part.length, part.first, part.end});
   if (cuts.boundaries == 0) return;
-  deal.starts = 2;
+  deal.before = {{&cost_named("two_pass:start"), 1, 0}};
   if (deal.warm_up > cuts.reach()) {
     deal.warm_up = 0;
     Queue transitions(processors, processors);
     for (const Part& part : cuts.transitions)  // the first one of a sequence needs no M
       transitions.add(problem.value_heads * (part.first > 0 ? 2 : 1),
-                      transition_ends + without_output * (part.end - part.first));
-    const Cost* chain =
-        cost_of("register_state",
-                {{"stages", std::string(knob(instance, "stages"))}, {"value_width", "128"}});
+                      transition_ends + part.end - part.first);
     const int steps = std::ranges::max(cuts.scans, {}, &Boundaries::count).count - 1;
-    deal.before = {transitions.work(*chain), {&cost_named("two_pass"), 1.0 * steps, 0}};
+    deal.before.push_back(transitions.work(cost_named("two_pass:transitions")));
+    deal.before.push_back({&cost_named("two_pass:step"), 1.0 * steps, 0});
   }
 }
 
@@ -202,7 +200,6 @@ Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
             .ctas = ctas,
             .slots = std::max(1, half ? processors / 2 : processors),
             .warm_up = warm_up_chunks(instance, inputs.chunk_gates),
-            .starts = 1,
             .before = {}};
   const std::string_view segments = knob(instance, "segments");
   if (variant.name == "two_pass")
@@ -228,7 +225,7 @@ std::vector<Work> work_of(const Deal& deal, const Cost& cost, const Variant& var
   Queue chain(deal.slots, processors);
   for (const Piece& piece : deal.pieces) chain.add(deal.ctas, deal.chunks(piece));
   work.push_back(chain.work(cost));
-  work.push_back({&cost_named(cuda ? "cuda:start" : "cpu:start"), deal.starts + prepares, 0});
+  work.push_back({&cost_named(cuda ? "cuda:start" : "cpu:start"), 1.0 + prepares, 0});
   if (!prepares) return work;
   double chunks = 0;
   for (int s = 0; s < problem.sequences(); ++s) chunks += chunks_of(problem.length(s));

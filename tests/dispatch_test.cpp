@@ -152,9 +152,30 @@ const Campaign& cpu_report() {
 
 std::string id_of(const Dispatch& choice) { return variant_id(*choice.variant, *choice.instance); }
 
+// Those that the model deals out as `id`, it among them: they make the same launches, as
+// segments=auto does where it comes to a number, and two_pass where it cuts nothing. Between them
+// there is the card alone, which throttles for power: on wide_gva_state in the forward scope they
+// are 208.5 and 225.6 µs in the record, 208.7 and 210.1 in ladder.json.
+std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::string& id,
+                               const Case& c, Scope scope) {
+  std::map<std::string, std::vector<std::tuple<const Cost*, double, double>>> works;
+  for (const Variant& variant : rungs)
+    for (const Instance& instance : variant.instances)
+      for (const auto& [cost, longest, load] :
+           work_of(variant, instance, scope, c.problem, h200(), {}))
+        works[variant_id(variant, instance)].emplace_back(cost, longest, load);
+  std::vector<std::string> same;
+  for (const auto& [other, work] : works)
+    if (work == works.at(id)) same.push_back(other);
+  return same;
+}
+
 // Its time over the best one of those that it might have chosen.
 double regret(const Measured& measured, const std::string& id, bool exact) {
-  return measured.medians.at(id) / measured.best_s(exact) - 1;
+  double best_s = HUGE_VAL;
+  for (const std::string& same : alike(h200_record().rungs, id, measured.c, measured.scope))
+    if (measured.medians.contains(same)) best_s = std::min(best_s, measured.medians.at(same));
+  return best_s / measured.best_s(exact) - 1;
 }
 
 constexpr double allowed_regret = 0.03;
@@ -210,10 +231,12 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
       for (const bool exact : {false, true}) {
         const auto choice = dispatch(rungs, c.problem, scope, h200(), known_inputs(c, "", exact));
         ASSERT_TRUE(choice);
+        double least_s = HUGE_VAL;
+        for (const std::string& same : alike(rungs, id_of(*choice), c, scope))
+          least_s = std::min(least_s, times.at(same).ci95->first);
         for (const std::string& id : ids) {
           if (exact && has_bound(id)) continue;
-          EXPECT_LE(times.at(id_of(*choice)).ci95->first / times.at(id).ci95->second - 1,
-                    allowed_regret)
+          EXPECT_LE(least_s / times.at(id).ci95->second - 1, allowed_regret)
               << file << " " << name << " " << name_of(scope) << " " << name_of(timing) << " "
               << id_of(*choice) << " and " << id;
         }
@@ -411,9 +434,11 @@ TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
       for (const auto& [m, all] : problems)
         for (const bool exact : {false, true}) {
           std::pair<double, std::string> choice = {HUGE_VAL, ""};
-          for (const auto& [id, sample] : all)
-            if (!exact || !has_bound(id))
-              choice = std::min(choice, {predicted_us(fitted, sample.work), id});
+          for (const std::string& id : h200_record().ids) {  // of equal ones the first, as ever
+            if (!all.contains(id) || (exact && has_bound(id))) continue;
+            const double us = predicted_us(fitted, all.at(id).work);
+            if (us < choice.first) choice = {us, id};
+          }
           worst = std::max(worst, regret(*m, choice.second, exact));
           EXPECT_LE(regret(*m, choice.second, exact), allowed_regret)
               << name << " " << name_of(m->scope) << " by half " << half << ": " << choice.second;
@@ -617,18 +642,20 @@ TEST(Dispatch, WhoDoesNotServeForwardIsPreparedFor) {
 }
 
 // By hand, of 4 heads and 8 segments of 16 chunks: 4 · (1 + 2 · 6) = 52 CTAs make 7 transitions of
-// 0.65 · 16 and 4 chunks, 6 steps are the scan. Then 16 chunks with output, and one for the
+// 16 and 4 chunks, 6 steps are the scan. Then 16 chunks with output, and one for the
 // pipeline.
 TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
   const Problem problem = problem_of({8192}, 4, 4, false);
   const auto expect_transitions = [](const std::vector<Work>& work) {
-    ASSERT_EQ(work.size(), 4U);
-    EXPECT_EQ(work[0].cost->kind, "register_state:stages=3:value_width=128");
-    EXPECT_DOUBLE_EQ(work[0].longest, 14.4);
-    EXPECT_NEAR(work[0].load, 52 * 14.4 / 132, 1e-9);
-    EXPECT_EQ(work[1].longest, 6);
-    EXPECT_DOUBLE_EQ(work[2].longest, 17);
-    EXPECT_EQ(work[3].longest, 2);
+    ASSERT_EQ(work.size(), 5U);
+    EXPECT_EQ(work[0].cost->kind, "two_pass:start");
+    EXPECT_EQ(work[0].longest, 1);
+    EXPECT_EQ(work[1].cost->kind, "two_pass:transitions");
+    EXPECT_DOUBLE_EQ(work[1].longest, 20);
+    EXPECT_NEAR(work[1].load, 52 * 20 / 132.0, 1e-9);
+    EXPECT_EQ(work[2].longest, 6);
+    EXPECT_DOUBLE_EQ(work[3].longest, 17);
+    EXPECT_EQ(work[4].longest, 1);
   };
   const char* exact = "two_pass:segments=8:stages=3:threshold=none:value_width=64";
   for (const double gates : {0.0, -3.2, -1e4}) expect_transitions(work_of(exact, problem, gates));
@@ -636,9 +663,10 @@ TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
   const char* bounded = "two_pass:segments=8:stages=3:threshold=-12:value_width=64";
   for (const auto& [gates, warm_up] : {std::pair{-3.0, 4}, {-0.75, 16}}) {
     const std::vector<Work> work = work_of(bounded, problem, gates);
-    ASSERT_EQ(work.size(), 2U);
-    EXPECT_DOUBLE_EQ(work[0].longest, 18 + 0.65 * warm_up);
-    EXPECT_EQ(work[1].longest, 2);
+    ASSERT_EQ(work.size(), 3U);
+    EXPECT_EQ(work[0].cost->kind, "two_pass:start");
+    EXPECT_DOUBLE_EQ(work[1].longest, 18 + 0.65 * warm_up);
+    EXPECT_EQ(work[2].longest, 1);
   }
   expect_transitions(work_of(bounded, problem, -0.7));
   expect_transitions(work_of(bounded, problem, 0));
