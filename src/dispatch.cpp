@@ -19,8 +19,10 @@ namespace {
 // predicted best.
 constexpr double pipeline_chunks = 1;  // of each CTA, beside its own
 constexpr double without_output = 0.65;
-constexpr double warm_up_begins = 1;   // a segment looks for its first chunk
-constexpr double transition_ends = 4;  // M or N is written; in place of the pipeline's
+constexpr double warm_up_begins = 1;       // a segment looks for its first chunk
+constexpr double reads_state = 3;          // a chain begins with a given state: 64 KiB a head
+constexpr double overlapped_starts = 1.4;  // of two launches more, which begin early
+constexpr double transition_ends = 4;      // M or N is written; in place of the pipeline's
 
 // Of a preparation: what a chunk and query head takes of what a chunk and value head takes.
 constexpr double query_share = 1.6;
@@ -33,42 +35,41 @@ constexpr double query_share = 1.6;
 constexpr Cost all_costs[] = {
     // clang-format off
     //                                                          values  chunk   share  (µs)
-    {"baseline:stages=2",                                            64,  1.333,  3.034},
-    {"baseline:stages=3",                                            64,  1.336,  2.929},
-    {"residual:stages=2",                                            64,  1.480,  1.940},
-    {"residual:stages=3",                                            64,  1.471,  1.785},
-    {"fused:stages=2",                                               64,  2.565,  0.348},
-    {"fused:stages=3",                                               64,  2.554,  0.350},
-    {"wide:stages=1:threads=256",                                   128,  4.797,  1.428},
-    {"wide:stages=2:threads=256",                                   128,  4.256,  0.245},
-    {"wide:stages=1:threads=512",                                   128,  6.027,  0.888},
-    {"wide:stages=2:threads=512",                                   128,  5.587,  0.146},
-    {"wide:stages=1:threads=1024",                                  128,  7.189,  0.895},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.145,  0.000},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.128,  0.000},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  2.004,  0.008},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.938,  0.007},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.858,  0.000},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.572,  0.001},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.495,  0.003},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.399,  0.000},
-    {"split_barrier:stages=2:value_width=128",                      128,  2.587,  0.072},
-    {"split_barrier:stages=2:value_width=64",                        64,  1.849,  0.027},
-    {"split_barrier:stages=3:value_width=64",                        64,  1.715,  0.043},
-    {"split_barrier:stages=2:value_width=32",                        32,  1.428,  0.023},
-    {"split_barrier:stages=3:value_width=32",                        32,  1.373,  0.016},
-    {"register_state:form=x:stages=3:value_width=64",                64,  1.316,  0.158},
-    {"register_state:stages=2:value_width=128",                     128,  2.502,  1.367},
-    {"register_state:stages=3:value_width=128",                     128,  1.670,  0.256},
-    {"register_state:stages=2:value_width=64",                       64,  1.712,  0.730},
-    {"register_state:stages=3:value_width=64",                       64,  1.083,  0.194},
-    {"two_pass:start",                                                0,  4.097,  0.000},
-    {"two_pass:transitions",                                          0,  1.005,  0.239},
-    {"two_pass:step",                                                 0,  0.930,  0.000},
-    {"forward:value_width=128",                                     128,  2.919,  0.445},
-    {"forward:value_width=64",                                       64,  2.281,  0.723},
-    {"cuda:start",                                                    0,  4.171,  0.000},
-    {"cuda:preparation",                                              0,  0.000,  0.433},
+    {"baseline:stages=2",                                            64,  1.306,  3.031},
+    {"baseline:stages=3",                                            64,  1.309,  2.924},
+    {"residual:stages=2",                                            64,  1.447,  1.951},
+    {"residual:stages=3",                                            64,  1.440,  1.793},
+    {"fused:stages=2",                                               64,  2.497,  0.398},
+    {"fused:stages=3",                                               64,  2.487,  0.398},
+    {"wide:stages=1:threads=256",                                   128,  4.611,  1.779},
+    {"wide:stages=2:threads=256",                                   128,  4.122,  0.468},
+    {"wide:stages=1:threads=512",                                   128,  5.790,  1.322},
+    {"wide:stages=2:threads=512",                                   128,  5.398,  0.473},
+    {"wide:stages=1:threads=1024",                                  128,  6.908,  1.414},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.066,  0.069},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.053,  0.057},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  1.967,  0.026},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.902,  0.023},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.825,  0.013},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.537,  0.026},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.464,  0.024},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.380,  0.003},
+    {"split_barrier:stages=2:value_width=128",                      128,  2.527,  0.149},
+    {"split_barrier:stages=2:value_width=64",                        64,  1.816,  0.041},
+    {"split_barrier:stages=3:value_width=64",                        64,  1.685,  0.056},
+    {"split_barrier:stages=2:value_width=32",                        32,  1.399,  0.043},
+    {"split_barrier:stages=3:value_width=32",                        32,  1.347,  0.034},
+    {"register_state:form=x:stages=3:value_width=64",                64,  1.306,  0.151},
+    {"register_state:stages=2:value_width=128",                     128,  2.425,  1.490},
+    {"register_state:stages=3:value_width=128",                     128,  1.650,  0.277},
+    {"register_state:stages=2:value_width=64",                       64,  1.661,  0.772},
+    {"register_state:stages=3:value_width=64",                       64,  1.082,  0.201},
+    {"two_pass:transitions",                                          0,  1.070,  0.185},
+    {"two_pass:step",                                                 0,  1.229,  0.000},
+    {"forward:value_width=128",                                     128,  2.791,  0.573},
+    {"forward:value_width=64",                                       64,  2.195,  0.775},
+    {"cuda:start",                                                    0,  3.307,  0.000},
+    {"cuda:preparation",                                              0,  0.000,  0.480},
     {"recurrent",                                                   128,  290.7,  226.6},
     {"chunked:chunk=64",                                            128,  156.1,   54.1},
     {"xform:chunk=64",                                              128,  161.7,   58.5},
@@ -116,16 +117,19 @@ class Queue {
 // How an instance deals a problem out: each piece is a CTA a head and slice of values.
 struct Deal {
   std::vector<Piece> pieces;
-  int ctas;                  // a piece
-  int slots;                 // CTAs side by side
-  double warm_up;            // chunks that a segment goes back at most
+  int ctas;        // a piece
+  int slots;       // CTAs side by side
+  double warm_up;  // chunks that a segment goes back at most
+  double begins;   // chunks' time that a sequence's beginning takes
+  double pipeline = pipeline_chunks;
   std::vector<Work> before;  // of launches before
 
   double warm_up_of(const Piece& piece) const { return std::min<double>(piece.first, warm_up); }
   double chunks(const Piece& piece) const {
     const double warm_up = warm_up_of(piece);
-    const double begins = warm_up > 0 ? warm_up_begins : 0;
-    return pipeline_chunks + piece.end - piece.first + begins + without_output * warm_up;
+    const double begins_late = warm_up > 0 ? warm_up_begins : 0;
+    return pipeline + piece.end - piece.first + (piece.first == 0 ? begins : begins_late) +
+           without_output * warm_up;
   }
 };
 
@@ -178,9 +182,9 @@ void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
   for (const Part& part : cuts.outputs)
     deal.pieces.push_back({part.sequence, part.token, part.length, part.first, part.end});
   if (cuts.boundaries == 0) return;
-  deal.before = {{&cost_named("two_pass:start"), 1, 0}};
+  deal.before = {{&cost_named("cuda:start"), overlapped_starts, 0}};
   if (deal.warm_up > cuts.reach()) {
-    deal.warm_up = 0;
+    deal.warm_up = deal.begins = deal.pipeline = 0;  // outputs begin beside what goes before them
     Queue transitions(processors, processors);
     for (const Part& part : cuts.transitions)  // the first one of a sequence needs no M
       transitions.add(problem.value_heads * (part.first > 0 ? 2 : 1),
@@ -200,6 +204,7 @@ Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
             .ctas = ctas,
             .slots = std::max(1, half ? processors / 2 : processors),
             .warm_up = warm_up_chunks(instance, inputs.chunk_gates),
+            .begins = device.target == Target::cuda && problem.initial_state ? reads_state : 0,
             .before = {}};
   const std::string_view segments = knob(instance, "segments");
   if (variant.name == "two_pass")
