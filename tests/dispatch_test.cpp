@@ -652,8 +652,8 @@ TEST(Dispatch, WhoDoesNotServeForwardIsPreparedFor) {
 }
 
 // By hand, of 4 heads and 8 segments of 16 chunks: 4 · (1 + 2 · 6) = 52 CTAs make 7 transitions of
-// 16 and 4 chunks, 6 steps are the scan. Then 16 chunks with output, and one for the
-// pipeline.
+// 16 and 4 chunks, 6 steps are the scan. Then 16 chunks with output, whose CTAs begin beside
+// them.
 TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
   const Problem problem = problem_of({8192}, 4, 4, false);
   const auto expect_transitions = [](const std::vector<Work>& work) {
