@@ -172,10 +172,14 @@ std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::str
 
 // Its time over the best one of those that it might have chosen.
 double regret(const Measured& measured, const std::string& id, bool exact) {
-  double best_s = HUGE_VAL;
-  for (const std::string& same : alike(h200_record().rungs, id, measured.c, measured.scope))
-    if (measured.medians.contains(same)) best_s = std::min(best_s, measured.medians.at(same));
-  return best_s / measured.best_s(exact) - 1;
+  // Who is alike takes time.
+  static std::map<std::pair<const Measured*, std::string>, double> known;
+  const auto [found, is_new] = known.try_emplace({&measured, id}, HUGE_VAL);
+  if (is_new)
+    for (const std::string& same : alike(h200_record().rungs, id, measured.c, measured.scope))
+      if (measured.medians.contains(same))
+        found->second = std::min(found->second, measured.medians.at(same));
+  return found->second / measured.best_s(exact) - 1;
 }
 
 constexpr double allowed_regret = 0.03;
