@@ -28,10 +28,9 @@ constexpr double transition_ends = 4;      // M or N is written; in place of the
 constexpr double query_share = 1.6;
 
 // Non-negative least squares of (predicted - measured)/measured, in both scopes at once. `start` is
-// of a launch; the two more of two_pass overlap with the others and have one of their own,
-// together. cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps of 64
-// tokens alone: of fewer nothing is known, and they are not chosen. `scripts/refit-dispatch` writes
-// these lines from the two.
+// of a launch. cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps of
+// 64 tokens alone: of fewer nothing is known, and they are not chosen. `scripts/refit-dispatch`
+// writes these lines from the two.
 constexpr Cost all_costs[] = {
     // clang-format off
     //                                                          values  chunk   share  (µs)

@@ -37,7 +37,7 @@
 // S goes out in 17 KiB of stores, which take 500 cycles, and a register that had their address was
 // wanted again at once. By way of shared memory and the copy engine instead it was worse, 53 and
 // 169: the fence alone takes 450. Now the address is carried from step to step: 47.1 and 166.0, so
-// nothing was won. By the fit of `auto` to all cases a step takes about 0.45 µs.
+// nothing was won. By the fit of `auto` to all cases a step takes about 1.2 µs.
 // What would help further: more CTAs a head, of 32 values, with M as left operand; accumulators in
 // turns, by which the first part of a product does not wait for the last sums of the one before.
 //
