@@ -8,9 +8,11 @@
 //            is free: of one wave the longest CTA, of several what they come to
 //   load     chunks of all CTAs, a processor: what CTAs side by side take from each other's memory
 //            and what kernels before and after the chain spread over all processors
-// A CTA takes one chunk more than it has, to fill and drain its pipeline. A chunk without output,
-// of a warm-up or a transition, is 0.65 of one. A segment that warms up takes one more, in which it
-// looks for where to begin; a transition takes four instead of one, to write what it found.
+// A CTA takes one chunk more than it has, to fill and drain its pipeline, and three where it begins
+// with a given state. A chunk of a warm-up, without output, is 0.65 of one, and a segment that
+// warms up takes one more, in which it looks for where to begin. A transition has a cost of its
+// own, and four more to write what it found. The two further launches of two_pass are 1.4 starts
+// together, and its outputs begin beside them.
 #pragma once
 
 #include <optional>

@@ -229,7 +229,7 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
     std::map<std::tuple<std::string, Scope, Timing>, std::map<std::string, TimeSummary>> groups;
     for (const Row& row : report.rows)
       if (row.time_s) groups[{row.case_name, row.scope, row.timing}][row.variant] = *row.time_s;
-    ASSERT_GE(groups.size(), 5U) << file;
+    ASSERT_GE(groups.size(), file == "h200/ladder.json" ? 48U : 8U) << file;
     for (const auto& [where, times] : groups) {
       const auto& [name, scope, timing] = where;
       std::vector<std::string> ids;
@@ -242,10 +242,10 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
         ASSERT_TRUE(choice);
         double least_s = HUGE_VAL;
         for (const std::string& same : alike(rungs, id_of(*choice), c, scope))
-          least_s = std::min(least_s, times.at(same).ci95->first);
+          least_s = std::min(least_s, times.at(same).ci95.value().first);
         for (const std::string& id : ids) {
           if (exact && has_bound(id)) continue;
-          EXPECT_LE(least_s / times.at(id).ci95->second - 1, allowed)
+          EXPECT_LE(least_s / times.at(id).ci95.value().second - 1, allowed)
               << file << " " << name << " " << name_of(scope) << " " << name_of(timing) << " "
               << id_of(*choice) << " and " << id;
         }
