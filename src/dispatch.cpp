@@ -177,7 +177,8 @@ double warm_up_chunks(const Instance& instance, double chunk_gates) {
 void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
                         const Problem& problem, int processors) {
   const int slices = head_dim / cost.values, segments = number(knob(instance, "segments"));
-  const Plan cuts = segments > 0 ? plan(problem, segments) : plan_for(problem, processors, slices);
+  const Plan cuts = segments > 0 ? plan(problem, segments, processors, slices)
+                                 : plan_for(problem, processors, slices);
   for (const Part& part : cuts.outputs)
     deal.pieces.push_back({part.sequence, part.token, part.length, part.first, part.end});
   if (cuts.boundaries == 0) return;
@@ -188,9 +189,8 @@ void deal_in_two_passes(Deal& deal, const Cost& cost, const Instance& instance,
     for (const Part& part : cuts.transitions)  // the first one of a sequence needs no M
       transitions.add(problem.value_heads * (part.first > 0 ? 2 : 1),
                       transition_ends + part.end - part.first);
-    const int steps = std::ranges::max(cuts.scans, {}, &Boundaries::count).count - 1;
     deal.before.push_back(transitions.work(cost_named("two_pass:transitions")));
-    deal.before.push_back({&cost_named("two_pass:step"), 1.0 * steps, 0});
+    deal.before.push_back({&cost_named("two_pass:step"), 1.0 * cuts.steps(), 0});
   }
 }
 

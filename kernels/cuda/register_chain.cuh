@@ -126,13 +126,13 @@ struct RegisterChain {
   // ---- Load
 
   // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
-  // first `without_output` of them go without Q.
+  // first `without_output` of them go without Q. With a `turn` of parity 1 each place is waited for
+  // in the first round as well, until State has released it.
   static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
-                              int without_output, int chunks) {
+                              int without_output, int chunks, Turn<stages> turn) {
     const Tensors& x = arguments.tensors;
     TokenGates gates;
     gates.read(x, at);
-    Turn<stages> turn;
     int round = 0;
     const auto bring_gates = [&] {
       jitter();
@@ -583,24 +583,25 @@ struct RegisterChain {
   }
 
   static __device__ void load_and_store(const Arguments& arguments, Shared& shared,
-                                        const Chain& chain, const Segment& segment) {
+                                        const Chain& chain, const Segment& segment,
+                                        Turn<stages> first = {}) {
     give_registers<load_registers>();
     if (warp() == store_warp) {
       store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
             segment.first_output - segment.first, segment.end - segment.first_output);
     } else {
       load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-           segment.first_output - segment.first, segment.end - segment.first);
+           segment.first_output - segment.first, segment.end - segment.first, first);
     }
   }
 
-  // `state` is what the State warpgroups do.
+  // `state` is what the State warpgroups do, `first` the turn that Load begins with.
   template <class State>
   static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
-                                    const Segment& segment, State state) {
+                                    const Segment& segment, State state, Turn<stages> first = {}) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        load_and_store(arguments, shared, chain, segment);
+        load_and_store(arguments, shared, chain, segment, first);
         break;
       case Scores:
         give_registers<scores_registers>();

@@ -68,6 +68,7 @@ class Room {
     take(scans, plan.scans.size());
     take(boundary.states, 2 * boundaries);
     take(boundary.M, boundaries);
+    take(boundary.M_before, boundaries);
     take(boundary.joins, boundaries);
     boundary.heads = heads;
     boundary.count = plan.boundaries;
@@ -104,8 +105,9 @@ Instance instance(int segments, int threshold) {
   using Scan = TwoPassScan;
   using Outputs = sm90::Outputs<width, stages>;
   const auto plan_of = [segments](const Problem& problem) {
-    return segments > 0 ? plan(problem, segments)
-                        : plan_for(problem, processors(), Outputs::Chain::slices);
+    constexpr int slices = Outputs::Chain::slices;
+    return segments > 0 ? plan(problem, segments, processors(), slices)
+                        : plan_for(problem, processors(), slices);
   };
   return {
       .knobs = {{"segments", segments > 0 ? std::to_string(segments) : "auto"},

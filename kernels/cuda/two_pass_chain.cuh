@@ -53,80 +53,154 @@
 
 namespace gdn::sm90 {
 
-// Sᵀ of 64 values as a state warpgroup has it in its accumulators.
-struct KeptState {  // 18,432 bytes
-  struct alignas(16) Unit {
-    float2 of;  // each thread's two values
-  };
-  HalfLeft x[head_dim / 16][128];  // [key / 16][thread]
-  Unit unit[128];                  // 16 bytes apart as well, so that one address serves all
+// M in fp16 as it lies in shared memory, and a unit for each 16 of its columns, which travel with
+// it.
+struct alignas(16) Transition {      // 32,800 bytes
+  uint4 x[head_dim * head_dim / 8];  // [key out / 64][key in][unit], swizzled
+  float unit[head_dim / 16];         // [key in / 16]
 
+  using Rows = Tile<16, head_dim>;  // 4,096 bytes
+
+  // Rows 16 · `block` … of Mᵀ, by a warp that has `room` to itself until its stores have read it.
+  __device__ void put(int block, const HalfLeft (&rows)[head_dim / 16], float unit_of_rows,
+                      Rows& room) {
+    wait_stores_read<0>();
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) put_left(room, 0, 16 * k, rows[k]);
+    publish_to_async();
+    __syncwarp();
+    if (lane() != 0) return;
+    unit[block] = unit_of_rows;
+    for (int i = 0; i < Rows::panels; ++i) {
+      store_bytes(x + (i * Tile<head_dim, head_dim>::panel_bytes + block * Rows::panel_bytes) /
+                          sizeof(uint4),
+                  room.panel(i), Rows::panel_bytes);
+    }
+  }
+};
+// The same in shared memory.
+struct TransitionTile {
+  Tile<head_dim, head_dim> x;  // [key in][key out]
+  float unit[head_dim / 16];
+
+  // By one thread.
+  __device__ void bring(const Transition& from, PhaseBarrier& full) {
+    load_bytes(this, &from, sizeof from, full);
+  }
+};
+static_assert(offsetof(TransitionTile, unit) == offsetof(Transition, unit));
+
+// Sᵀ of 64 values in fp16, as a warpgroup has it for its products: a unit for each value.
+struct HalfState {
+  HalfLeft x[head_dim / 16];
+  float2 unit;  // of this thread's two values
+
+  __device__ void round(const Sum (&S)[head_dim / 8], float2 inverse) {
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) x[k] = sm80::half_left(S + 2 * k, inverse);
+  }
+  __device__ void put(Sum (&S)[head_dim / 8], float2 factor) const {
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) {
+      sm80::sums_of(x[k], {unit.x * factor.x, unit.y * factor.y}, S + 2 * k);
+    }
+  }
   static __device__ float2 inverse_of(float2 unit) {
     return {sm80::inverse_of(unit.x), sm80::inverse_of(unit.y)};
   }
 
-  // This thread's part, from which on the following can be done.
-  __device__ HalfLeft* own() { return &x[0][threadIdx.x % 128]; }
-  static __device__ void put(HalfLeft* own, const HalfLeft (&S)[head_dim / 16]) {
+  // S ← M S + N. Beside the product `add(bound, N)` makes `unit` one for what is to come, where M S
+  // is at most `bound`, and finds N in it; S itself is still there.
+  template <class Add>
+  __device__ void step(const TransitionTile& M, Add add) {
+    jitter();
+    float largest_unit = M.unit[0];
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) own[128 * k] = S[k];
-  }
-  static __device__ void put_unit(HalfLeft* own, float2 unit) {
-    reinterpret_cast<Unit*>(own + 128 * (head_dim / 16))->of = unit;
-  }
+    for (int k = 1; k < head_dim / 16; ++k) largest_unit = max(largest_unit, M.unit[k]);
+    const float inverse_unit = sm80::inverse_of(largest_unit);
+    HalfLeft left[head_dim / 16];  // M's units are columns of Sᵀ
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) left[k] = sm80::scaled(x[k], M.unit[k] * inverse_unit);
+    Sum product[head_dim / 8], next[head_dim / 8];  // the latter in units of the next S
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) {
+      multiply<Major::mn>(product, left[k], M.x.mn_major(0, 16 * k), k > 0);
+    }
+    products_commit();
 
-  __device__ void put(const HalfLeft (&S)[head_dim / 16], float2 unit_of_S) {
-    put(own(), S);
-    put_unit(own(), unit_of_S);
+    const float2 largest = sm80::largest_of_rows(left);
+    const float2 product_unit = {largest_unit * unit.x, largest_unit * unit.y};
+    constexpr float most = head_dim * in_units;
+    add(float2{most * (product_unit.x * largest.x), most * (product_unit.y * largest.y)}, next);
+    for (Sum& sum : next) {
+      for (float& element : sum.x) sm80::pin(element);  // beside the product, not behind it
+    }
+    const float2 inverse = inverse_of(unit);
+    const float2 factor = {product_unit.x * inverse.x, product_unit.y * inverse.y};
+    products_wait<0>();
+#pragma unroll
+    for (int n = 0; n < head_dim / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) next[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
+    }
+    round(next, {1, 1});
   }
-  __device__ void get(HalfLeft (&S)[head_dim / 16], float2& unit_of_S) const {
+  // What a step adds where there is an N.
+  __device__ void add(const HalfState& N, float2 bound, Sum (&sums)[head_dim / 8]) {
+    unit = {sm80::unit_of(bound.x + in_units * N.unit.x),
+            sm80::unit_of(bound.y + in_units * N.unit.y)};
+    N.put(sums, inverse_of(unit));
+  }
+  static constexpr float in_units = 32768;  // what the largest of M and N are below
+};
+
+// The same in memory.
+struct KeptState {                 // 17,408 bytes
+  HalfLeft x[head_dim / 16][128];  // [key / 16][thread]
+  float2 unit[128];
+
+  __device__ void put(const HalfState& S) {
     const int own = threadIdx.x % 128;
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) S[k] = x[k][own];
-    unit_of_S = unit[own].of;
+    for (int k = 0; k < head_dim / 16; ++k) x[k][own] = S.x[k];
+    unit[own] = S.unit;
   }
-
-  __device__ void put(const Sum (&S)[head_dim / 8]) {
-    const float2 largest = sm80::largest_of_rows(S);
-    const float2 own_unit = {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
-    HalfLeft halves[head_dim / 16];
-    round(halves, S, inverse_of(own_unit));
-    put(halves, own_unit);
-  }
-  __device__ void get(Sum (&S)[head_dim / 8]) const {
-    HalfLeft halves[head_dim / 16];
-    float2 own_unit;
-    get(halves, own_unit);
+  __device__ HalfState get() const {
+    const int own = threadIdx.x % 128;
+    HalfState S;
 #pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) sm80::sums_of(halves[k], own_unit, S + 2 * k);
-  }
-
-  static __device__ void round(HalfLeft (&to)[head_dim / 16], const Sum (&S)[head_dim / 8],
-                               float2 inverse) {
-#pragma unroll
-    for (int k = 0; k < head_dim / 16; ++k) to[k] = sm80::half_left(S + 2 * k, inverse);
+    for (int k = 0; k < head_dim / 16; ++k) S.x[k] = x[k][own];
+    S.unit = unit[own];
+    return S;
   }
 };
 
 enum class Join : std::int32_t { none, state, both };
 
-// M in fp16 as it lies in shared memory, and its unit, which travels with it.
-struct alignas(16) Transition {      // 32,784 bytes
-  uint4 x[head_dim * head_dim / 8];  // [key out / 64][key in][unit], swizzled
-  float unit;
-};
-
 // What the launches hand to each other, by boundary and head.
 struct Boundary {
-  KeptState* states;  // [boundary][head][value / 64]  N, then S
+  KeptState* states;  // [boundary][head][value / 64]  N, then S or N from the group's beginning on
   Transition* M;      // [boundary][head]
-  Join* joins;        // [boundary][head]
-  int heads, count;   // boundaries, without their heads
+  Transition* M_before;  // [boundary][head]  the same from the group's beginning on
+  Join* joins;           // [boundary][head]
+  int heads, count;      // boundaries, without their heads
 
   __device__ std::int64_t at(int boundary, int head) const {
     return std::int64_t{boundary} * heads + head;
   }
 };
+
+// Of the rows that a warp has what is largest, from what is in this thread's two.
+__device__ inline float largest_in_block(float2 rows) {
+  float largest = max(rows.x, rows.y);
+#pragma unroll
+  for (int lanes = 4; lanes < 32; lanes *= 2) {
+    largest = max(largest, __shfl_xor_sync(~0U, largest, lanes));
+  }
+  return largest;
+}
 
 // What transitions and outputs have in common.
 template <int width, int stages>
@@ -141,12 +215,6 @@ struct TwoPassChain : RegisterChain<width, stages> {
     int reach;  // chunks that a warm-up may take
     float threshold;
   };
-  struct Shared : Base::Shared {
-    KeptState* kept;  // S from there (outputs) or N to there (transitions): of the head
-    Transition* M;    // to there; one of the two is null
-    float largest[4 * Base::state_groups];  // of M, by warp
-  };
-
   static __device__ Chain chain_of(const Arguments& arguments, const Part& part, int head,
                                    int first_value) {
     return {part.sequence, first_value,
@@ -164,16 +232,6 @@ struct TwoPassChain : RegisterChain<width, stages> {
     });
     return start >= least ? start : -1;
   }
-
-  // By all threads, before they take their roles.
-  static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
-                               const Segment& segment, KeptState* kept, Transition* M) {
-    if (threadIdx.x == 0) {
-      shared.kept = kept;
-      shared.M = M;
-    }
-    Base::begin(arguments, shared, chain, segment);
-  }
 };
 
 // ---- transitions
@@ -186,9 +244,13 @@ struct Transitions : TwoPassChain<128, stages> {
   using typename Base::Group;
   using typename Base::Input;
   using typename Common::Arguments;
-  using typename Common::Shared;
   static constexpr const char* name = "two_pass_transitions";
   static constexpr int ctas_a_head = 2;  // N, M
+
+  struct Shared : Base::Shared {
+    KeptState* N;   // to there, of the head
+    Transition* M;  // or this; one of the two is null
+  };
 
   // As Base::load, without Q, and for M without V. All chunks are whole.
   static __device__ void load(const Arguments& arguments, Shared& shared, Place at, int chunks) {
@@ -245,48 +307,20 @@ struct Transitions : TwoPassChain<128, stages> {
       Base::start_from_initial_state(arguments.tensors, shared.chain, group);
     }
     group.go_through(segment);
+    HalfState rounded;
+    const float2 largest = sm80::largest_of_rows(group.S);
     if (shared.M != nullptr) {
-      put_transition(shared, share.block, group.S);
+      const float unit = sm80::unit_of(largest_in_block(largest));
+      rounded.round(group.S, HalfState::inverse_of({unit, unit}));
+      // Nobody has Q.
+      auto* const rooms = reinterpret_cast<Transition::Rows*>(&shared.input[share.block / 4].Q);
+      shared.M->put(share.block, rounded.x, unit, rooms[share.block % 4]);
+      wait_stores_read<0>();
     } else {
-      shared.kept[share.value() / 64].put(group.S);
+      rounded.unit = {sm80::unit_of(largest.x), sm80::unit_of(largest.y)};
+      rounded.round(group.S, HalfState::inverse_of(rounded.unit));
+      shared.N[share.value() / 64].put(rounded);
     }
-  }
-
-  // Rows 16 · `block` … of Mᵀ, rounded, by way of the places of Q, which nobody has: a panel each.
-  static __device__ void put_transition(Shared& shared, int block, const Sum (&S)[head_dim / 8]) {
-    const float unit = sm80::unit_of(largest_of_all(shared, block, S));
-    if (threadIdx.x % 128 == 0) shared.M->unit = unit;
-    const float inverse = sm80::inverse_of(unit);
-    using Panel = Tile<head_dim, panel_columns>;
-    static_assert(sizeof(Panel) == sizeof shared.input[0].Q);
-    const auto panel = [&](int i) -> Panel& { return reinterpret_cast<Panel&>(shared.input[i].Q); };
-#pragma unroll
-    for (int k = 0; k < head_dim; k += 16) {
-      put_left(panel(k / panel_columns), 16 * block, k % panel_columns,
-               sm80::half_left(S + k / 8, {inverse, inverse}));
-    }
-    publish_to_async();
-    __syncwarp();
-    if (lane() != 0) return;
-    constexpr int bytes = 16 * panel_row_bytes;
-    for (int i = 0; i < 2; ++i) {
-      store_bytes(shared.M->x + (i * sizeof(Panel) + block * bytes) / sizeof(uint4),
-                  &panel(i).unit(16 * block, 0), bytes);
-    }
-    wait_stores_read<0>();
-  }
-  // The largest magnitude in M, of which this warp has a `block`.
-  static __device__ float largest_of_all(Shared& shared, int block, const Sum (&S)[head_dim / 8]) {
-    const float2 rows = sm80::largest_of_rows(S);
-    float largest = max(rows.x, rows.y);
-#pragma unroll
-    for (int lanes = 4; lanes < 32; lanes *= 2) {
-      largest = max(largest, __shfl_xor_sync(~0U, largest, lanes));
-    }
-    if (lane() == 0) shared.largest[block] = largest;
-    sync<128 * Base::state_groups>(1);
-    for (const float other : shared.largest) largest = max(largest, other);
-    return largest;
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -312,9 +346,11 @@ struct Transitions : TwoPassChain<128, stages> {
       }
     }
     const int first = start >= 0 ? start : part.first;
-    Common::begin(arguments, shared, chain, {first, part.end, part.end},
-                  is_transition ? nullptr : boundary.states + 2 * own,
-                  is_transition ? boundary.M + own : nullptr);
+    if (threadIdx.x == 0) {
+      shared.N = is_transition ? nullptr : boundary.states + 2 * own;
+      shared.M = is_transition ? boundary.M + own : nullptr;
+    }
+    Base::begin(arguments, shared, chain, {first, part.end, part.end});
     switch (threadIdx.x / 128) {
       case Base::LoadAndStore:
         give_registers<Base::load_registers>();
@@ -343,30 +379,37 @@ struct TwoPassScan {
   static constexpr int load_warp = 4;
 
   struct Arguments {
-    const Boundaries* sequences;
+    const Boundaries* groups;
     Boundary boundary;
   };
-  struct Input {                 // 52,224 bytes
-    Tile<head_dim, head_dim> M;  // 32,768  [key in][key out]
-    alignas(16) float M_unit;    // behind it, as in a Transition
+  struct Input {  // 51,200 bytes
+    TransitionTile M;
     KeptState N;
   };
-  static_assert(offsetof(Input, M_unit) == offsetof(Transition, unit));
 
-  struct Shared {  // 209,920 bytes
+  struct Shared {  // 222,208 bytes
     Input input[stages];
+    Transition::Rows room[4];  // of a warp
     PhaseBarrier full[stages], free[stages];
   };
 
-  // The boundaries of a head and sequence at which both M and N are needed, one after the other.
+  // Of a head and group the boundaries that a CTA goes to, one after the other. For N: those of a
+  // `both`, but for the first, with whose N they begin. For M: as long as all are, with the first.
   struct Steps {
     const Boundary& boundary;
+    const Boundaries& group;
     const int head, end;
     int base;  // of the 32 under consideration
+    int next_of_M;
     unsigned left = 0;
 
-    __device__ Steps(const Boundary& boundary, const Boundaries& all, int head)
-        : boundary(boundary), head(head), end(all.first + all.count), base(all.first - 32) {}
+    __device__ Steps(const Boundary& boundary, const Boundaries& group, int head)
+        : boundary(boundary),
+          group(group),
+          head(head),
+          end(group.first + group.count),
+          base(group.first + !group.of_M - 32),
+          next_of_M(group.first) {}
     // For whole warps. −1: there is no more.
     __device__ int next() {
       while (left == 0) {
@@ -376,14 +419,15 @@ struct TwoPassScan {
         left =
             __ballot_sync(~0U, own < end && boundary.joins[boundary.at(own, head)] == Join::both);
       }
-      const int first = __ffs(static_cast<int>(left)) - 1;
+      const int at = base + __ffs(static_cast<int>(left)) - 1;
       left &= left - 1;
-      return base + first;
+      return group.of_M && at != next_of_M++ ? -1 : at;
     }
   };
 
   static __device__ void load(Shared& shared, Steps steps, int slice) {
     const Boundary& boundary = steps.boundary;
+    const bool with_N = !steps.group.of_M;
     Turn<stages> turn;
     for (int at = steps.next(); at >= 0; at = steps.next(), turn.next()) {
       if (lane() != 0) continue;
@@ -391,84 +435,64 @@ struct TwoPassScan {
       const std::int64_t own = boundary.at(at, steps.head);
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
-      full.arrive_and_expect(sizeof(Transition) + sizeof input.N);
-      load_bytes(&input.M, boundary.M + own, sizeof(Transition), full);
-      load_bytes(&input.N, boundary.states + 2 * own + slice, sizeof input.N, full);
+      full.arrive_and_expect(sizeof(Transition) + with_N * sizeof input.N);
+      input.M.bring(boundary.M[own], full);
+      if (with_N) load_bytes(&input.N, boundary.states + 2 * own + slice, sizeof input.N, full);
     }
   }
 
-  // The unit of M S + N, before it is there: no element is larger than 128 times the largest of M
-  // times that of S, `largest` in units of M, and the largest of N.
-  static __device__ float unit_for(float largest, float N_unit) {
-    constexpr float in_units = 32768;  // what the largest of M and N are below
-    return sm80::unit_of(in_units * (head_dim * largest + N_unit));
-  }
-
-  static __device__ void state(Shared& shared, Steps steps, int slice) {
-    int at = steps.next();
-    if (at < 0) return;
-    const Boundary& boundary = steps.boundary;
+  static __device__ void go_through_states(Shared& shared, Steps steps, int slice) {
     const auto kept = [&](int at) -> KeptState& {
-      return boundary.states[2 * boundary.at(at, steps.head) + slice];
+      return steps.boundary.states[2 * steps.boundary.at(at, steps.head) + slice];
     };
     Turn<stages> turn;
-    HalfLeft S[head_dim / 16];
-    float2 unit;
-    kept(at - 1).get(S, unit);
-    // Where this thread's part of S goes. It is carried from step to step: what a step had in
-    // registers for the stores alone it would want back soon, and wait for 17 KiB of stores.
-    HalfLeft* out = kept(at - 1).own();
-    const std::int64_t stride = 2 * boundary.heads * int{sizeof(KeptState) / sizeof(HalfLeft)};
-    shared.full[turn.stage].wait(turn.parity);
-    for (;;) {
-      const Input& input = shared.input[turn.stage];
-      PhaseBarrier& free = shared.free[turn.stage];
-      Sum product[head_dim / 8], next[head_dim / 8];  // the latter in units of the next S
-      jitter();
-      products_begin();
-#pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) {
-        multiply<Major::mn>(product, S[k], input.M.mn_major(0, 16 * k), k > 0);
-      }
-      products_commit();
-
-      const int now = at;
-      at = steps.next();
-      KeptState::put(out, S);  // or back where it came from
-      const float2 unit_of_S = unit;
-      const float2 largest = sm80::largest_of_rows(S);
-      const float2 M_S = {input.M_unit * unit.x, input.M_unit * unit.y};
-      const float2 N_unit = input.N.unit[threadIdx.x].of;
-      unit = {unit_for(M_S.x * largest.x, N_unit.x), unit_for(M_S.y * largest.y, N_unit.y)};
-      const float2 inverse = KeptState::inverse_of(unit);
-#pragma unroll
-      for (int k = 0; k < head_dim / 16; ++k) {
-        sm80::sums_of(input.N.x[k][threadIdx.x], {N_unit.x * inverse.x, N_unit.y * inverse.y},
-                      next + 2 * k);
-      }
-      for (Sum& sum : next) {
-        for (float& element : sum.x) sm80::pin(element);  // beside the product, not behind it
-      }
-      const float2 factor = {M_S.x * inverse.x, M_S.y * inverse.y};
-      turn.next();
-      if (at >= 0) shared.full[turn.stage].wait(turn.parity);
-      KeptState::put_unit(out, unit_of_S);
-
-      products_wait<0>();
-      release(free);
-#pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) next[n].x[i] += product[n].x[i] * (i < 2 ? factor.x : factor.y);
-      }
-      KeptState::round(S, next, {1, 1});
-      out += stride;
-      if (at == now + 1) continue;  // by which this S goes out
-      kept(now).put(S, unit);
-      if (at < 0) return;
-      kept(at - 1).get(S, unit);
-      out = kept(at - 1).own();
+    int before = -1;  // whose S this is
+    HalfState S;
+    for (int at = steps.next(); at >= 0; before = at, at = steps.next(), turn.next()) {
+      if (before >= 0 && before != at - 1) kept(before).put(S);
+      if (before != at - 1) S = kept(at - 1).get();
+      shared.full[turn.stage].wait(turn.parity);
+      S.step(shared.input[turn.stage].M, [&](float2 bound, Sum(&N)[head_dim / 8]) {
+        kept(at - 1).put(S);  // or back where it came from
+        S.add(shared.input[turn.stage].N.get(), bound, N);
+      });
+      release(shared.free[turn.stage]);
     }
+    if (before >= 0) kept(before).put(S);
+  }
+
+  // The same chain over columns of M, from those of the first one, where N is 0. A warp's 16 are
+  // rows of its transpose, and have one unit.
+  static __device__ void go_through_transitions(Shared& shared, Steps steps, int slice) {
+    const int first = steps.next(), block = 4 * slice + warp();
+    if (first < 0) return;
+    const auto put = [&](int at, const HalfState& P) {
+      steps.boundary.M_before[steps.boundary.at(at, steps.head)].put(block, P.x, P.unit.x,
+                                                                     shared.room[warp()]);
+    };
+    Turn<stages> turn;
+    shared.full[0].wait(0);
+    TransitionTile& M = shared.input[0].M;
+    HalfState P;
+#pragma unroll
+    for (int k = 0; k < head_dim / 16; ++k) {
+      P.x[k] = sm80::left_of<HalfLeft>(M.x, 16 * block, 16 * k);
+    }
+    P.unit = {M.unit[block], M.unit[block]};
+    int before = first;
+    for (int at = steps.next(); at >= 0; before = at, at = steps.next()) {
+      release(shared.free[turn.stage]);
+      turn.next();
+      shared.full[turn.stage].wait(turn.parity);
+      P.step(shared.input[turn.stage].M, [&](float2 bound, Sum(&N)[head_dim / 8]) {
+        if (before != first) put(before, P);
+        const float unit = sm80::unit_of(largest_in_block(bound));
+        P.unit = {unit, unit};
+        for (Sum& sum : N) sum = {};
+      });
+    }
+    if (before != first) put(before, P);
+    wait_stores_read<0>();
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -482,14 +506,16 @@ struct TwoPassScan {
     __syncthreads();
     const int ctas = arguments.boundary.heads * ctas_a_head;
     const int cta = static_cast<int>(blockIdx.x) % ctas, slice = cta % ctas_a_head;
-    const Steps steps(arguments.boundary, arguments.sequences[blockIdx.x / ctas],
-                      cta / ctas_a_head);
+    const Boundaries& group = arguments.groups[blockIdx.x / ctas];
+    const Steps steps(arguments.boundary, group, cta / ctas_a_head);
     wait_for_launch_ahead();
     let_next_launch_begin();
     if (threadIdx.x / 32 == load_warp) {
       load(shared, steps, slice);
+    } else if (group.of_M) {
+      go_through_transitions(shared, steps, slice);
     } else {
-      state(shared, steps, slice);
+      go_through_states(shared, steps, slice);
     }
   }
 };
@@ -503,21 +529,86 @@ struct Outputs : TwoPassChain<width, stages> {
   using typename Base::Chain;
   using typename Base::Group;
   using typename Common::Arguments;
-  using typename Common::Shared;
   static constexpr const char* name = "two_pass_outputs";
   static constexpr bool waits_itself = true;
+  // Places of inputs that are M's before: the first inputs come beside these.
+  static constexpr int places = stages - 1;
+  static_assert(sizeof(TransitionTile) <= sizeof(typename Base::Input));
+
+  struct Shared : Base::Shared {
+    Part part;
+    PhaseBarrier brought[places];
+  };
+
+  // The boundary to start from: that before the segment, or the last end of a group before it, if
+  // between the group's beginning and the segment's no state is known.
+  static __device__ int last_known(const Boundary& boundary, const Part& part, int head) {
+    const int to = part.boundary - 1;
+    int known = to;
+    if (part.groups_before() == 0) return to;
+    for (;; known -= 32) {
+      const int own = known - lane();
+      const unsigned found = __ballot_sync(
+          ~0U, own >= part.first_boundary && boundary.joins[boundary.at(own, head)] != Join::both);
+      if (found == 0) continue;
+      known -= __ffs(static_cast<int>(found)) - 1;
+      return min(to, known + part.group - 1 - (known - part.first_boundary) % part.group);
+    }
+  }
+
+  // S at the boundary before the segment, from where it is known, by a step for each group's end on
+  // the way and one from there.
+  static __device__ void join(const Boundary& boundary, Shared& shared, int value,
+                              Sum (&S)[head_dim / 8]) {
+    const Part& part = shared.part;
+    const int head = shared.chain.at.head, to = part.boundary - 1;
+    int at = last_known(boundary, part, head);
+    wait_for_launch_ahead();
+    const auto kept = [&](int at) -> const KeptState& {
+      return boundary.states[2 * boundary.at(at, head) + (shared.chain.first_value + value) / 64];
+    };
+    const auto place = [&](int i) -> TransitionTile& {
+      return reinterpret_cast<TransitionTile&>(shared.input[1 + i]);
+    };
+    int ahead = at;
+    Turn<places> coming, turn;
+    const auto bring = [&] {
+      if (ahead == to) return;
+      ahead = min(ahead + part.group, to);
+      if (threadIdx.x == 128 * Base::FirstState) {
+        const bool begins = (ahead - part.first_boundary) % part.group == 0;
+        PhaseBarrier& brought = shared.brought[coming.stage];
+        brought.arrive_and_expect(sizeof(Transition));
+        place(coming.stage)
+            .bring((begins ? boundary.M : boundary.M_before)[boundary.at(ahead, head)], brought);
+      }
+      coming.next();
+    };
+    for (int i = 0; i < places; ++i) bring();
+    HalfState state = kept(at).get();
+    for (; at != to; turn.next()) {
+      at = min(at + part.group, to);
+      const HalfState N = kept(at).get();
+      shared.brought[turn.stage].wait(turn.parity);
+      state.step(place(turn.stage),
+                 [&](float2 bound, Sum(&sums)[head_dim / 8]) { state.add(N, bound, sums); });
+      sync<128 * Base::state_groups>(1);  // nobody reads M any more
+      bring();
+    }
+    state.put(S, {1, 1});
+  }
 
   static __device__ void state(const Arguments& arguments, Shared& shared) {
     const Tensors& x = arguments.tensors;
     const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
     Group group = {shared, Base::share_of_warp().value()};
-    if (shared.kept != nullptr) {
-      wait_for_launch_ahead();
-      shared.kept[(chain.first_value + group.value) / 64].get(group.S);
+    if (segment.first > 0 && segment.first == shared.part.first) {
+      join(arguments.boundary, shared, group.value, group.S);
     } else if (x.initial_state && segment.first == 0) {
       Base::start_from_initial_state(x, chain, group);
     }
+    for (int i = 1; i < stages; ++i) release(shared.free[i]);
     group.go_through(segment);
     Base::put_final_state(x, chain, segment, group);
     wait_for_launch_ahead();  // so that whoever waits for this launch has waited for all three
@@ -531,15 +622,18 @@ struct Outputs : TwoPassChain<width, stages> {
     const Chain chain = Common::chain_of(arguments, part, head, cta % Chain::slices * width);
     const int start = Common::own_start(arguments, chain.at, part.first);
     const Segment segment = {start >= 0 ? start : part.first, part.first, part.end};
-    const Boundary& boundary = arguments.boundary;
-    Common::begin(arguments, shared, chain, segment,
-                  start >= 0 ? nullptr : boundary.states + 2 * boundary.at(part.boundary - 1, head),
-                  nullptr);
-    Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
+    if (threadIdx.x == 0) {
+      shared.part = part;
+      for (PhaseBarrier& brought : shared.brought) brought.initialise(1);
+    }
+    Base::begin(arguments, shared, chain, segment);
+    if (threadIdx.x / 128 >= Base::FirstState) release(shared.free[0]);
+    Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); },
+                     {.parity = 1});
   }
 };
 
-static_assert(sizeof(TwoPassScan::Shared) == 209920);
+static_assert(sizeof(TwoPassScan::Shared) == 222208);
 static_assert(sizeof(Outputs<128, 3>::Shared) <= 232448);
 
 }  // namespace gdn::sm90

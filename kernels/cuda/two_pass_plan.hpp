@@ -5,28 +5,37 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/host_device.hpp"
 #include "kernels/variant.hpp"
 
 namespace gdn {
 
 // A segment of a sequence: its chunks `first` … `end` − 1, for all heads. An empty sequence is one
-// segment of none. Boundaries between segments are numbered through all sequences: `boundary` is
-// the one behind it, if another segment follows, and `boundary` − 1 that before it.
+// one segment of none. Boundaries between segments are numbered through all sequences: `boundary`
+// is the one behind it, if another segment follows, and `boundary` − 1 that before it. Those of a
+// sequence, from `first_boundary` on, are in groups of `group`.
 struct Part {
   std::int32_t sequence;
   std::int32_t token, length;  // of the sequence
   std::int32_t first, end;
   std::int32_t boundary;
+  std::int32_t first_boundary, group;
+
+  // Those of its sequence before the one that the boundary before it is in.
+  GDNBENCH_HOST_DEVICE int groups_before() const {
+    return first == 0 ? 0 : (boundary - 1 - first_boundary) / group;
+  }
 };
 
-// The boundaries of a sequence that has some.
+// A group of boundaries that the scan goes through one after the other, for N or for M.
 struct Boundaries {
   std::int32_t first, count;
+  bool of_M;
 };
 
 struct Plan {
-  std::vector<Part> outputs;      // all segments, the longest first
-  std::vector<Part> transitions;  // those that another one follows, the longest first
+  std::vector<Part> outputs;      // all segments, the longest first; of equal ones the last
+  std::vector<Part> transitions;  // those that another one follows, in the same order
   std::vector<Boundaries> scans;
   int boundaries = 0;
 
@@ -34,15 +43,15 @@ struct Plan {
   // Chunks that a warm-up may have. It may take as long as the transitions that it saves; where
   // these are short, launches and scan are what it saves.
   int reach() const;
+  int steps() const;  // one after the other, of the scan and then of outputs
 };
 
-// Every sequence in `segments` of equal length, or as many as it has chunks.
-Plan plan(const Problem& problem, int segments);
-// The cut that takes the least time by what a chunk and a step of the scan are taken to cost, on
-// `processors` that do one CTA at a time, `slices` of them for a segment and head in the last
-// launch. It may be that nothing is cut.
+// Every sequence in `segments` of equal length, or as many as it has chunks. A sequence's
+// boundaries are one group, or groups of about the root of their number: what takes the least time
+// by what a chunk and a step of the scan are taken to cost, on `processors` that do one CTA at a
+// time, `slices` of them for a segment and head in the last launch.
+Plan plan(const Problem& problem, int segments, int processors, int slices);
+// Of all cuts the one that takes the least time. It may be that nothing is cut.
 Plan plan_for(const Problem& problem, int processors, int slices);
-// By the same costs: what goes before the last launch, in chunks of that one. 0 if nothing is cut.
-double chunks_before_outputs(const Plan& plan, const Problem& problem, int processors, int slices);
 
 }  // namespace gdn

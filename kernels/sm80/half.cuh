@@ -13,9 +13,11 @@ struct alignas(16) HalfLeft {
   std::uint32_t x[4];
 };
 
-__device__ inline std::uint32_t pack_halves(float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
+__device__ inline std::uint32_t bits_of(__half2 pair) {
   return reinterpret_cast<const std::uint32_t&>(pair);
+}
+__device__ inline std::uint32_t pack_halves(float low, float high) {
+  return bits_of(__floats2half2_rn(low, high));
 }
 __device__ inline __half2 halves_of(std::uint32_t pair) {
   return reinterpret_cast<const __half2&>(pair);
@@ -80,6 +82,14 @@ __device__ inline HalfLeft half_left(const Sum* d, float2 inverse) {
     a.x[x] = pack_halves(of[0] * factor, of[1] * factor);
   }
   return a;
+}
+// Times a power of two.
+__device__ inline HalfLeft scaled(const HalfLeft& a, float factor) {
+  const __half2 both = __float2half2_rn(factor);
+  HalfLeft b;
+#pragma unroll
+  for (int x = 0; x < 4; ++x) b.x[x] = bits_of(__hmul2(halves_of(a.x[x]), both));
+  return b;
 }
 __device__ inline void sums_of(const HalfLeft& a, float2 unit, Sum* d) {
 #pragma unroll

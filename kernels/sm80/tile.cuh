@@ -50,10 +50,10 @@ struct Tile {
 // ---- fragments. m, n and k are multiples of 16.
 
 // Left [m … m+15][k … k+15] of the tile [m][k].
-template <class Tile>
-__device__ Left left_of(Tile& tile, int m, int k) {
+template <class Fragment = Left, class Tile>
+__device__ Fragment left_of(Tile& tile, int m, int k) {
   const int lane = threadIdx.x % 32;
-  Left a;
+  Fragment a;
   ldmatrix(a.x, tile.address(lane % 16, lane / 16, m, k));
   return a;
 }
