@@ -397,7 +397,7 @@ struct TwoPassScan {
   // `both`, but for the first, with whose N they begin. For M: as long as all are, with the first.
   struct Steps {
     const Boundary& boundary;
-    const Boundaries& group;
+    const Boundaries group;
     const int head, end;
     int base;  // of the 32 under consideration
     int next_of_M;
@@ -506,7 +506,7 @@ struct TwoPassScan {
     __syncthreads();
     const int ctas = arguments.boundary.heads * ctas_a_head;
     const int cta = static_cast<int>(blockIdx.x) % ctas, slice = cta % ctas_a_head;
-    const Boundaries& group = arguments.groups[blockIdx.x / ctas];
+    const Boundaries group = arguments.groups[blockIdx.x / ctas];
     const Steps steps(arguments.boundary, group, cta / ctas_a_head);
     wait_for_launch_ahead();
     let_next_launch_begin();
