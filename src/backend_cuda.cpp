@@ -154,8 +154,8 @@ class CudaBackend : public Backend {
       return pass;
     }
     try {
-      const ActivityTimes times = times_of(
-          ActivityRuns(timing, launch, device_timing(), stages.size()).take(kernel_pass_queues));
+      const ActivityTimes times =
+          times_of(ActivityRuns(timing, launch, device_timing()).take(kernel_pass_queues));
       pass.span_s = times.span_s;
       pass.offset_s = timer_offset_s(timing) - cupti_empty_kernel(timing);
       pass.kernels = times.kernels;
@@ -217,27 +217,25 @@ class CudaBackend : public Backend {
   // Launches queued as for the timed pass, seen by CUPTI, which is attached as long as this lives.
   class ActivityRuns {
    public:
-    // `kernels`: how many a launch has; 0 where that is not known.
-    ActivityRuns(Timing timing, const Launch& launch, const DeviceTiming& device,
-                 std::size_t kernels)
-        : kernels_(kernels), queue_(make_plain_queue(timing, launch, device, queue_length)) {
+    ActivityRuns(Timing timing, const Launch& launch, const DeviceTiming& device)
+        : queue_(make_plain_queue(timing, launch, device, queue_length)) {
       queue_();  // warm-up
       pass_.record(queue_);
     }
 
-    // What the device did, launch by launch; without the flushes and the gate.
+    // What the device did, launch by launch; without the flushes and the gate. How many kernels a
+    // launch has is not known before: stages may have nothing to do.
     std::vector<std::vector<Activity>> take(int queues) {
       std::vector<std::vector<Activity>> runs;
       for (int i = 0; i < queues; ++i) {
-        std::vector<Activity> all =
-            pass_.record(queue_, queue_length * std::max<std::size_t>(kernels_, 1));
+        std::vector<Activity> all = pass_.record(queue_, queue_length);
         std::erase_if(all, [](const Activity& a) {
           return a.kind != Activity::Kind::kernel || a.name.find(gate_name) != std::string::npos;
         });
-        const std::size_t each = kernels_ > 0 ? kernels_ : all.size() / queue_length;
-        if (all.size() != each * queue_length)
-          throw ActivityError(fmt::format("{} kernels were seen in {} launches of {} each",
-                                          all.size(), queue_length, each));
+        const std::size_t each = all.size() / queue_length;
+        if (each == 0 || all.size() % queue_length != 0)
+          throw ActivityError(fmt::format("{} kernels were seen in {} launches that are alike",
+                                          all.size(), queue_length));
         for (std::size_t first = 0; first < all.size(); first += each)
           runs.emplace_back(all.begin() + first, all.begin() + first + each);
       }
@@ -245,7 +243,6 @@ class CudaBackend : public Backend {
     }
 
    private:
-    std::size_t kernels_;
     std::function<void()> queue_;
     ActivityPass pass_;
   };
@@ -254,7 +251,7 @@ class CudaBackend : public Backend {
   class CuptiSampler : public Sampler {
    public:
     CuptiSampler(Timing timing, const Launch& launch, const DeviceTiming& device)
-        : runs_(timing, launch, device, 0) {}
+        : runs_(timing, launch, device) {}
     void take(std::vector<double>& samples_s) override {
       for (const std::vector<Activity>& run : runs_.take(1))
         samples_s.push_back(times_of({run}).span_s);
@@ -290,9 +287,10 @@ class CudaBackend : public Backend {
     std::optional<double>& known = cupti_empty_kernel_s_.in(timing);
     if (!known) {
       const auto empty = [](Stream stream) { enqueue_empty(static_cast<cudaStream_t>(stream)); };
-      known = times_of(ActivityRuns(empty_timing(timing), empty, device_timing(), 1)
-                           .take(kernel_pass_queues))
-                  .span_s;
+      known =
+          times_of(
+              ActivityRuns(empty_timing(timing), empty, device_timing()).take(kernel_pass_queues))
+              .span_s;
     }
     return *known;
   }
