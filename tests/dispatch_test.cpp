@@ -656,8 +656,8 @@ TEST(Dispatch, WhoDoesNotServeForwardIsPreparedFor) {
 }
 
 // By hand, of 4 heads and 8 segments of 16 chunks: 4 · (1 + 2 · 6) = 52 CTAs make 7 transitions of
-// 16 and 4 chunks, 6 steps are the scan. Then 16 chunks with output, whose CTAs begin beside
-// them.
+// 16 and 4 chunks. With groups of three boundaries 2 steps are the scan, and 2 lead from the first
+// group to the last segment. Then 16 chunks with output, whose CTAs begin beside them.
 TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
   const Problem problem = problem_of({8192}, 4, 4, false);
   const auto expect_transitions = [](const std::vector<Work>& work) {
@@ -667,7 +667,7 @@ TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
     EXPECT_EQ(work[1].cost->kind, "two_pass:transitions");
     EXPECT_DOUBLE_EQ(work[1].longest, 20);
     EXPECT_NEAR(work[1].load, 52 * 20 / 132.0, 1e-9);
-    EXPECT_EQ(work[2].longest, 6);
+    EXPECT_EQ(work[2].longest, 4);
     EXPECT_DOUBLE_EQ(work[3].longest, 16);
     EXPECT_EQ(work[4].longest, 1);
   };

@@ -71,6 +71,18 @@ TEST_P(EmulatedTwoPass, HeadsOfDifferentGatesAreRight) {
   expect_right(c, "heads of different gates", 4e-3);
 }
 
+// 48 segments of a chunk: groups of seven, and up to six steps in outputs, of which all but two
+// wait for a place. With a chunk whose gates forget, in the middle of a group, a state is known
+// there.
+TEST_P(EmulatedTwoPass, ManyGroupsAreRight) {
+  for (const int forgets : {-1, 17}) {
+    HostCase c(problem_of({48 * 64}, 1, 1, true), {.gates = Gates::zero});
+    if (forgets >= 0) c.raw_g[64 * forgets] = -20;
+    run(c, 6);
+    expect_right(c, "forgets in chunk " + std::to_string(forgets), 4e-3);
+  }
+}
+
 // fp16 alone would not do between the launches.
 TEST_P(EmulatedTwoPass, StatesOfAnySizeAreRight) {
   for (const float size : {1e-12F, 1e4F, 1e12F}) {
@@ -116,9 +128,37 @@ TEST(TwoPassPlan, CutsEverySequenceIntoEqualParts) {
 }
 
 // chain_equal on 132 multiprocessors: by hand, with 16 segments of 8 chunks 4 · (1 + 2 · 14) = 116
-// CTAs make transitions and 128 outputs, in one wave each; with 17 these would be two.
+// CTAs make transitions and 128 outputs, in one wave each; with 17 these would be two. The 15
+// boundaries are groups of 4, 4, 4 and 3, of which the first one needs no M: 3 steps within each,
+// and 3 from there to the last segment.
 TEST(TwoPassPlan, OfAutoIsOneWaveWhereThatTakesLeast) {
-  EXPECT_EQ(plan_for(problem_of({8192}, 4, 4, false), 132, 2).outputs.size(), 16);
+  const Plan chain = plan_for(problem_of({8192}, 4, 4, false), 132, 2);
+  EXPECT_EQ(chain.outputs.size(), 16);
+  EXPECT_EQ(chain.steps(), 6);
+  ASSERT_EQ(chain.scans.size(), 7);
+  EXPECT_FALSE(chain.scans[0].of_M);
+  for (int i = 0; i < 7; ++i) {
+    const Boundaries& group = chain.scans[i];
+    EXPECT_EQ(group.first, (i + 1) / 2 * 4);
+    EXPECT_EQ(group.count, group.first == 12 ? 3 : 4);
+    EXPECT_EQ(group.of_M, i > 0 && i % 2 == 0);
+  }
+  EXPECT_EQ(chain.outputs.front().groups_before(), 3);
+  EXPECT_EQ(chain.outputs.back().groups_before(), 0);
+}
+
+// 64 heads: two groups more of 64 · 4 CTAs each would not go side by side with the first one.
+TEST(TwoPassPlan, AScanOfManyHeadsIsOneGroup) {
+  const Plan wide = plan(problem_of({8192}, 16, 64, false), 8, 132, 2);
+  EXPECT_EQ(wide.steps(), 6);
+  EXPECT_EQ(wide.scans.size(), 1);
+}
+
+// Of two segments the first one ends with S.
+TEST(TwoPassPlan, OneBoundaryNeedsNoScan) {
+  const Plan two = plan(problem_of({8192}, 4, 4, false), 2, 132, 2);
+  EXPECT_EQ(two.boundaries, 1);
+  EXPECT_TRUE(two.scans.empty());
 }
 
 // So many heads that all processors are busy anyway.
