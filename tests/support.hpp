@@ -90,8 +90,8 @@ struct HostCase {
   }
 
   void run_on_cpu(const Instance& instance) {
-    std::vector<std::byte> workspace(instance.workspace_bytes ? instance.workspace_bytes(problem)
-                                                              : 0);
+    const std::size_t bytes = instance.workspace_bytes ? instance.workspace_bytes(problem) : 0;
+    std::vector<std::byte> workspace(bytes, std::byte{0xFF});  // NaN, where nobody has written
     instance.setup(problem, tensors(), workspace.data())(nullptr);
   }
 

@@ -11,7 +11,8 @@
 //
 // Bytes, beside those of rung 8: for transitions K and A, 24 KiB a chunk and head for each of N and
 // M, and V once; for a boundary and head 32 KiB of M, written once and read by two CTAs, and 34 of
-// N, then S.
+// N, then S. Behind the first group M is read by two CTAs more, and what they make of it is written
+// once; outputs then read 32 KiB of M and 17 of N for each step.
 //
 // Measured on an H200 (CUPTI, gates `zero`, 64 values in outputs) when M had two halves of bf16, N
 // and S were fp32 in plain loads and stores, and each launch waited before it did anything, in µs:
@@ -38,15 +39,22 @@
 // wanted again at once. By way of shared memory and the copy engine instead it was worse, 53 and
 // 169: the fence alone takes 450. Now the address is carried from step to step: 47.1 and 166.0, so
 // nothing was won. By the fit of `auto` to all cases a step takes about 1.2 µs.
-// What would help further: more CTAs a head, of 32 values, with M as left operand; accumulators in
-// turns, by which the first part of a product does not wait for the last sums of the one before.
+//
+// So there are fewer steps one behind the other: boundaries in groups of about the root of their
+// number, and outputs that go from group to group. chain_equal had 14 steps; now it has 3 within
+// groups of 4, in 56 CTAs, and up to 3 in outputs. long_low_gva had 6, and has 2 and up to 2. Those
+// CTAs of outputs that begin with the scan's end are those of the first segments, which take no
+// step. Predicted: a step in outputs 0.8 µs, 0.5 for the inputs that wait for the last one, and 37
+// and 162.5 in all.
+// What would help further: a third place for M in outputs, of 64 values; more CTAs a head, of 32
+// values, with M as left operand.
 //
 // Errors of output and state on the emulator, gates `zero`, one sequence, against rung 8's on the
 // same inputs:
 //                                   rung 8               8 segments           auto
-//   1536 tokens                     3.71e-3  3.16e-3     3.71e-3  3.16e-3     3.66e-3  3.12e-3
-//   8192 tokens                     3.90e-3  3.19e-3     3.90e-3  3.21e-3     3.89e-3  3.16e-3
-//   8192 tokens, β up to 2          5.07e-3  4.58e-3     5.07e-3  4.51e-3     5.06e-3  4.53e-3
+//   1536 tokens                     3.71e-3  3.16e-3     3.71e-3  3.16e-3     3.66e-3  3.14e-3
+//   8192 tokens                     3.89e-3  3.19e-3     3.90e-3  3.23e-3     3.88e-3  3.21e-3
+//   8192 tokens, β up to 2          5.07e-3  4.58e-3     5.07e-3  4.51e-3     5.03e-3  4.59e-3
 // With M in one half of bf16 they were up to 4.2e-3.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/rungs.hpp"

@@ -5,9 +5,12 @@
 //                by the chain without output, N from S = 0, and M from S = I with V = 0. N and M
 //                have a CTA each, of 128 columns. A sequence's first segment starts from the
 //                initial state and needs no M: its N is S_out.
-//   scan         S_in of the next segment = M S_in + N, one segment after the other; 64 values of a
-//                head a CTA.
-//   outputs      all segments side by side with output, each from its S_in.
+//   scan         S_in of the next segment = M S_in + N, one boundary after the other, 64 values of
+//                a head a CTA. A sequence's boundaries are in groups, side by side: what is found
+//                within each is N and M from its beginning on, M by the same chain on M's own
+//                columns. In the first group N is S, and nobody needs M.
+//   outputs      all segments side by side with output, each from its S_in: that of the first
+//                group's end, by a step for each group's end between, and one to the segment.
 //
 // Where the gates forget, that much is not needed: a segment that finds its S_in by itself, from
 // S = 0 a few chunks before (the warm-up of rung 9, whose bound holds here as well), needs nothing
@@ -16,30 +19,39 @@
 //   none   nothing: the segment behind it finds S by itself;
 //   state  N, which is S: the segment before it finds its S_in by itself and goes on from there;
 //   both   M and N, and the state at the boundary before, which is `state` or `both` then.
-// Where it is `none` everywhere, the first two launches are over at once. With `reach` = 0 only a
-// sequence's first segment finds S by itself, and nothing is dropped at all.
+// Behind a `state` S is known up to its group's end, whichever group that is, and the way of those
+// behind it begins there. Where it is `none` everywhere, the first two launches are over at once.
+// With `reach` = 0 only a sequence's first segment finds S by itself, and nothing is dropped at
+// all.
 //
 // Between launches S and N are fp16 with a unit for each value (sm80/half.cuh), which is how a step
-// of the scan rounds S for its product anyway, in the order in which threads have them; and S takes
-// N's place. M is fp16 as well, with one unit, and lies in memory as it will in shared memory, the
-// unit behind it. It is the right operand of Sᵀ Mᵀ.
+// rounds S for its product anyway, in the order in which threads have them; and S takes N's place.
+// M is fp16 as well, with a unit for each 16 of its columns, which are rows of a warp that has
+// found them, and lies in memory as it will in shared memory, the units behind it. It is the right
+// operand of Sᵀ Mᵀ; its units are columns of the left one, which takes them before the product.
 //
-// In the scan S is nothing but the left operand of its product: as it comes so it goes. Its unit is
+// In a step S is nothing but the left operand of its product: as it comes so it goes. Its unit is
 // known before it is, from a bound of each value: of S_out at most 128 max|M| max|S_in| + max|N|,
 // where the units of M and N say how large these can be, and max|S_in| is found. So nothing becomes
 // too large for fp16, and what is 2^28 times smaller than the bound still has all its bits. As the
 // bound comes anew from what S_in is, S does not move away from it step by step; and what fp16 then
-// ends at is far below what the rounding of S_in makes of S_out.
+// ends at is far below what the rounding of S_in makes of S_out. The M of several segments is found
+// in the same way, and its bound is that much too large as well.
 //
 // What orders a step of the scan: Load ─ full ─► State ─ free ─► Load, for M and N. Beside its
 // product S_in goes out, the next unit is found, and N comes in it, to which the product is added.
 //
+// Outputs have no room for M but where inputs will be. So Load may bring the first inputs at once,
+// and the others when State has released their places, which it does when it is at its S_in: at
+// once if that takes no step.
+//
 // What orders the launches, where each may begin before the one ahead has ended: transitions and
 // scan wait for the end of that before they touch what it may have written or read. Only then does
 // the scan let outputs begin, of which every CTA is therefore behind the end of transitions, and of
-// all that these waited for: it may read the inputs and write the results. For S it waits for the
-// scan; and in any case before it ends, as whoever waits for outputs takes all three to be over.
-// Where nothing is cut outputs is the only launch, and waits at once.
+// all that these waited for: it may read the inputs and what each boundary needs, and write the
+// results. For S it waits for the scan; and in any case before it ends, as whoever waits for
+// outputs takes all three to be over. Where no group has a step there is no scan, and where nothing
+// is cut outputs is the only launch, and waits at once.
 #pragma once
 
 #include <cmath>
@@ -556,13 +568,12 @@ struct Outputs : TwoPassChain<width, stages> {
     }
   }
 
-  // S at the boundary before the segment, from where it is known, by a step for each group's end on
-  // the way and one from there.
-  static __device__ void join(const Boundary& boundary, Shared& shared, int value,
-                              Sum (&S)[head_dim / 8]) {
+  // S at the boundary before the segment, from `at`, where it is known, by a step for each group's
+  // end on the way and one from there.
+  static __device__ void go_from(int at, const Boundary& boundary, Shared& shared, int value,
+                                 Sum (&S)[head_dim / 8]) {
     const Part& part = shared.part;
     const int head = shared.chain.at.head, to = part.boundary - 1;
-    int at = last_known(boundary, part, head);
     wait_for_launch_ahead();
     const auto kept = [&](int at) -> const KeptState& {
       return boundary.states[2 * boundary.at(at, head) + (shared.chain.first_value + value) / 64];
@@ -602,13 +613,21 @@ struct Outputs : TwoPassChain<width, stages> {
     const Tensors& x = arguments.tensors;
     const Chain& chain = shared.chain;
     const Segment segment = shared.segment;
+    const Part& part = shared.part;
+    const bool is_found = segment.first == 0 || segment.first < part.first;  // by itself
+    const int to = part.boundary - 1;
+    const int known = is_found ? to : last_known(arguments.boundary, part, chain.at.head);
+    const auto free_places = [&] {
+      for (int i = 1; i < stages; ++i) release(shared.free[i]);
+    };
     Group group = {shared, Base::share_of_warp().value()};
-    if (segment.first > 0 && segment.first == shared.part.first) {
-      join(arguments.boundary, shared, group.value, group.S);
+    if (known == to) free_places();
+    if (!is_found) {
+      go_from(known, arguments.boundary, shared, group.value, group.S);
     } else if (x.initial_state && segment.first == 0) {
       Base::start_from_initial_state(x, chain, group);
     }
-    for (int i = 1; i < stages; ++i) release(shared.free[i]);
+    if (known != to) free_places();
     group.go_through(segment);
     Base::put_final_state(x, chain, segment, group);
     wait_for_launch_ahead();  // so that whoever waits for this launch has waited for all three

@@ -71,9 +71,8 @@ TEST_P(EmulatedTwoPass, HeadsOfDifferentGatesAreRight) {
   expect_right(c, "heads of different gates", 4e-3);
 }
 
-// 48 segments of a chunk: groups of seven, and up to six steps in outputs, of which all but two
-// wait for a place. With a chunk whose gates forget, in the middle of a group, a state is known
-// there.
+// Of auto 24 segments in groups of five, and up to four steps in outputs, of which the last two
+// wait for a place. With a chunk whose gates forget a state is known in the middle of a group.
 TEST_P(EmulatedTwoPass, ManyGroupsAreRight) {
   for (const int forgets : {-1, 17}) {
     HostCase c(problem_of({48 * 64}, 1, 1, true), {.gates = Gates::zero});
