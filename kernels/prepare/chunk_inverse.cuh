@@ -43,12 +43,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/cuda/processors.cuh"
 #include "kernels/host_device.hpp"
 #include "kernels/sm80/dependent.cuh"
+#include "kernels/sm80/half.cuh"
 #include "kernels/sm80/tile.cuh"
 
 namespace gdn {
@@ -59,6 +61,7 @@ struct Preparation {
   static constexpr int threads = 128, warps = threads / 32;
   static constexpr int blocks_per_processor = 4;
   static constexpr int block = 16, blocks = chunk_tokens / block;
+  static constexpr float most_beta = 2, most_square = 1.5F;  // of a key's length
 
   struct Arguments {
     Tensors tensors;
@@ -68,14 +71,6 @@ struct Preparation {
     int group_heads;  // value heads of each but the last of them: a warp each
     unsigned works;   // chunks · query_heads · groups, a team each
   };
-
-  // L of a chunk and query head, as the registers of lanes hold it.
-  struct System {                       // 9,216 bytes
-    RightPair high[6][32], low[6][32];  // L_mj, j < m, split, by their number
-    float4 left[blocks][32];            // L_ww: of rows g and g+8, columns 2t and 2t+1
-    float2 right[blocks][32];           // of row g+8, columns 2t+8 and 2t+9
-  };
-  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
   // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
   using SystemBlocks = float[blocks][block * 24 - 4];
@@ -87,6 +82,22 @@ struct Preparation {
     InverseBlocks D;
     Tile<chunk_tokens, chunk_tokens> A;
   };
+  using Keys = Tile<chunk_tokens, head_dim>;
+
+  // L of a chunk and query head, as the registers of lanes hold it.
+  struct alignas(Keys) System {    // 9,472 bytes
+    float4 upper[6][2][32];        // the two Sums of L_jm, j < m, by their number
+    float4 left[blocks][32];       // L_ww: of rows g and g+8, columns 2t and 2t+1
+    float2 right[blocks][32];      // of row g+8, columns 2t+8 and 2t+9
+    alignas(16) int unit[blocks];  // whether the keys of a block are of about unit length
+
+    __device__ bool has_unit_keys() const {
+      const int4 of = *reinterpret_cast<const int4*>(unit);
+      return (of.x & of.y & of.z & of.w) != 0;
+    }
+  };
+  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
+
   // Of a warp's tokens, of which those beyond the end repeat the last one's g, with β = 0.
   struct Factors {             // 1,280 bytes
     float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
@@ -104,7 +115,6 @@ struct Preparation {
   }
 
   // What a team has in shared memory. Before L, K is there, over it and the first warp's square.
-  using Keys = Tile<chunk_tokens, head_dim>;
   static_assert(sizeof(Keys) <= sizeof(System) + sizeof(Square));
   struct Plan {
     Keys& keys;
@@ -122,7 +132,7 @@ struct Preparation {
     }
   };
 
-  struct Shared {  // 47,104 to 74,752 bytes
+  struct Shared {  // 47,360 to 75,776 bytes
     alignas(1024) unsigned char plans[warps * (sizeof(System) + sizeof(Square) + sizeof(Factors))];
   };
 
@@ -133,6 +143,15 @@ struct Preparation {
   static __device__ int lane() { return threadIdx.x % 32; }
 
   static __device__ Left rounded(const Block& a) { return left(a.x[0], a.x[1]); }
+  static __device__ Left rounded(const HalfLeft& a) {
+    Left rounded;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      const float2 pair = unpack_halves(a.x[x]);
+      rounded.x[x] = pack(pair.x, pair.y);
+    }
+    return rounded;
+  }
   // The transpose as a Left.
   static __device__ Left turned(const Left& a) {
     return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
@@ -297,13 +316,24 @@ struct Preparation {
     if (i == j) {
       to.left[i][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
       to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
+      to.unit[i] = __all_sync(~0U, l[0].x[0] <= most_square && l[0].x[1] <= most_square &&
+                                       l[1].x[2] <= most_square && l[1].x[3] <= most_square);
       return;
     }
-    SplitLeft both = split(l);
-    if (i > j) both = {turned(both.high), turned(both.low)};
-    const int own = number(max(i, j), min(i, j));
-    to.high[own][lane()] = sm80::right(both.high);
-    to.low[own][lane()] = sm80::right(both.low);
+    auto& own = to.upper[number(max(i, j), min(i, j))];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      if (i < j) {
+        own[n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
+        continue;
+      }
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {  // row g + x / 2 · 8 of L is a column of what is kept
+        const int row = lane() % 4 * 2 + x % 2, column = lane() / 4;
+        auto* const sum = reinterpret_cast<float*>(&own[x / 2][4 * row + column / 2]);
+        sum[2 * n + column % 2] = l[n].x[x];
+      }
+    }
   }
 
   // ---- the diagonal blocks
@@ -335,80 +365,161 @@ struct Preparation {
     }
   }
 
-  // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
-  // and c+8 each.
-  static __device__ void invert_diagonals(const SystemBlocks& N, InverseBlocks& D) {
-    const int c = lane() % 8, w = lane() / 8;
+  // D_w by forward substitution, block w by lanes 8w … 8w+7, which have columns c and c+8 each.
+  struct Columns {
     float x[block], y[block];  // y: of column c+8, from row 8 on
+
+    __device__ explicit Columns(const SystemBlocks& N) {
+      const int c = lane() % 8, w = lane() / 8;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
-      x[i + 8] = 0;
-    }
+      for (int i = 0; i < 8; ++i) {
+        x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
+        x[i + 8] = 0;
+      }
 #pragma unroll
-    for (int i = 1; i < block; ++i) {
+      for (int i = 1; i < block; ++i) {
 #pragma unroll
-      for (int first = 0; first < i; first += 4) {
-        const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
-        const float row[] = {of.x, of.y, of.z, of.w};
+        for (int first = 0; first < i; first += 4) {
+          const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
+          const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
-        for (int m = first; m < min(first + 4, i); ++m) {
-          x[i] -= row[m - first] * x[m];
-          if (m >= 8) y[i] -= row[m - first] * y[m];
+          for (int m = first; m < min(first + 4, i); ++m) {
+            x[i] -= row[m - first] * x[m];
+            if (m >= 8) y[i] -= row[m - first] * y[m];
+          }
         }
       }
     }
-    __syncwarp();
-    float* const d = D[w];
-    const int start = column_start(c);
+    __device__ void put(InverseBlocks& D) const {
+      float* const d = D[lane() / 8];
+      const int start = column_start(lane() % 8);
 #pragma unroll
-    for (int i = 0; i < block; i += 4) {
-      *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
-      if (i >= 8) {
-        *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+      for (int i = 0; i < block; i += 4) {
+        *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+        if (i >= 8) {
+          *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+        }
       }
     }
-  }
+  };
+  // The same in fp16, pairs of rows.
+  struct HalfColumns {
+    std::uint32_t x[8], y[8];
+
+    __device__ explicit HalfColumns(const Columns& from) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        x[i] = pack_halves(from.x[2 * i], from.x[2 * i + 1]);
+        if (i >= 4) y[i] = pack_halves(from.y[2 * i], from.y[2 * i + 1]);
+      }
+    }
+    // Whether none is above 1.
+    __device__ bool are_small() const {
+      __half2 most = __habs2(halves_of(x[0]));
+#pragma unroll
+      for (int i = 1; i < 8; ++i) {
+        most = __hmax2(most, __habs2(halves_of(x[i])));
+        if (i >= 4) most = __hmax2(most, __habs2(halves_of(y[i])));
+      }
+      const float2 both = __half22float2(most);
+      return both.x <= 1 && both.y <= 1;
+    }
+    // D_wᵀ where A_ww will be, but for its zeros.
+    template <class Tile>
+    __device__ void put(Tile& to) const {
+      const int row = block * (lane() / 8) + lane() % 8, column = block * (lane() / 8);
+      const auto unit = [&](int m, int next) -> uint4& {
+        return *reinterpret_cast<uint4*>(to.unit(row + m, column, next));
+      };
+      unit(0, 0) = {x[0], x[1], x[2], x[3]};
+      unit(0, 1) = {x[4], x[5], x[6], x[7]};
+      unit(8, 1) = {y[4], y[5], y[6], y[7]};
+    }
+  };
 
   // ---- A
 
-  static __device__ Block diagonal(const InverseBlocks& D, int w) {
-    const int row = lane() / 4, column = lane() % 4 * 2;
-    const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
-    const float* const d = D[w];
-    return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
-             {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
-  }
-  static __device__ Block diagonal_transposed(const InverseBlocks& D, int w) {
-    const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
-    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
-    const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
-    return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
-  }
+  // D_w and D_wᵀ out of where Columns put them.
+  struct Diagonals {
+    const InverseBlocks& D;
 
-  // Columns times the factors of block w's tokens, split. Its register `zero` is 0.
-  template <int zero = 4>
-  static __device__ SplitLeft scaled(Block a, const float (&factors)[chunk_tokens], int w) {
+    __device__ Block operator[](int w) const {
+      const int row = lane() / 4, column = lane() % 4 * 2;
+      const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
+      const float* const d = D[w];
+      return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
+               {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
+    }
+    __device__ Block transposed(int w) const {
+      const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
+      const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
+      const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
+      return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
+    }
+  };
+  template <class Tile>
+  struct HalfDiagonals {
+    Tile& tile;
+
+    __device__ HalfLeft operator[](int w) const {
+      const Left a = left_of_transposed(tile, block * w, block * w);
+      return {{a.x[0], a.x[1], 0, a.x[3]}};
+    }
+    __device__ HalfLeft transposed(int w) const {
+      const Left a = left_of(tile, block * w, block * w);
+      return {{a.x[0], 0, a.x[2], a.x[3]}};
+    }
+  };
+
+  // What products take, as two halves of bf16 or as one fp16. Its register `zero` is 0.
+  template <class Operand, int zero = 4>
+  static __device__ Operand operand(const Block& a) {
+    if constexpr (std::is_same_v<Operand, SplitLeft>) {
+      return split<zero>(a.x);
+    } else {
+      return half_left<zero>(a.x);
+    }
+  }
+  // Columns times the factors of block w's tokens.
+  template <class Operand, int zero = 4>
+  static __device__ Operand scaled(Block a, const float (&factors)[chunk_tokens], int w) {
     const float* const f = factors + block * w + lane() % 4 * 2;
     scale_columns(a.x[0], *reinterpret_cast<const float2*>(f));
     scale_columns(a.x[1], *reinterpret_cast<const float2*>(f + 8));
-    return split<zero>(a.x);
+    return operand<Operand, zero>(a);
+  }
+  template <class Operand, int zero>
+  static __device__ HalfLeft scaled(const HalfLeft& a, const float (&factors)[chunk_tokens],
+                                    int w) {
+    const float* const f = factors + block * w + lane() % 4 * 2;
+    HalfLeft scaled;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      const float2 factor = *reinterpret_cast<const float2*>(f + x / 2 * 8);
+      scaled.x[x] = x == zero ? 0 : product_of_halves(a.x[x], pack_halves(factor.x, factor.y));
+    }
+    return scaled;
+  }
+  // The transpose of L_mj.
+  template <class Operand>
+  static __device__ Operand product(const System& system, int m, int j) {
+    Block l;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const float4 x = system.upper[number(m, j)][n][lane()];
+      l.x[n] = {{x.x, x.y, x.z, x.w}};
+    }
+    return operand<Operand>(l);
   }
 
-  // d += a b, of which b comes as halves, or its transpose.
-  static __device__ void multiply(Block& d, const SplitLeft& a, const RightPair& high,
-                                  const RightPair& low) {
-    mma(d.x, a.low, high);
-    mma(d.x, a.high, low);
-    mma(d.x, a.high, high);
-  }
+  // d += a bᵀ.
   static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
-    multiply(d, a, right(b.high), right(b.low));
+    mma(d.x, a.low, right(b.high));
+    mma(d.x, a.high, right(b.low));
+    mma(d.x, a.high, right(b.high));
   }
-  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int m,
-                                  int j) {
-    const int at = number(m, j);
-    multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
+  static __device__ void multiply(Block& d, const HalfLeft& a, const HalfLeft& b) {
+    mma(d.x, a, right(b));
   }
 
   // Puts block (w, j) of A, rounded, or its transpose into a tile. What depends on the lane is one
@@ -435,38 +546,40 @@ struct Preparation {
   };
 
   // A, of which D is there, in its place.
-  template <class Put>
-  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& of,
+  template <class Operand, class Diagonals, class Put>
+  static __device__ void solve(const System& system, const Factors& own, const Diagonals& of,
                                const Put& to) {
-    const Block D[] = {diagonal(of, 0), diagonal(of, 1), diagonal(of, 2), diagonal(of, 3)};
-    const Block Dt[] = {diagonal_transposed(of, 0), diagonal_transposed(of, 1),
-                        diagonal_transposed(of, 2)};
+    const decltype(of[0]) D[] = {of[0], of[1], of[2], of[3]};
+    const decltype(of[0]) Dt[] = {of.transposed(0), of.transposed(1), of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<2>(D[1], own.pair, 1), system, 1, 0);
-    multiply(u[1], scaled<2>(D[3], own.pair, 3), system, 3, 2);
-    multiply(below[0], scaled<1>(Dt[0], own.pair, 0), split(u[0].x));
-    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], own.pair, 2));
+    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), product<Operand>(system, 1, 0));
+    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), product<Operand>(system, 3, 2));
+    multiply(below[0], scaled<Operand, 1>(Dt[0], own.pair, 0), operand<Operand>(u[0]));
+    multiply(below[1], operand<Operand>(u[1]), scaled<Operand, 1>(Dt[2], own.pair, 2));
 #pragma unroll
     for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
     to.put_transposed(1, 0, rounded(below[0]));
     to.put(3, 2, rounded(below[1]));
 
-    const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
-                           scaled<2>(D[3], own.half, 3)};
-    const SplitLeft f[] = {scaled<1>(Dt[0], own.half, 0), scaled(below[0], own.half, 1),
-                           scaled<1>(Dt[1], own.half, 1)};
+    const Operand z[] = {scaled<Operand, 2>(D[2], own.half, 2),
+                         scaled<Operand>(below[1], own.half, 2),
+                         scaled<Operand, 2>(D[3], own.half, 3)};
+    const Operand f[] = {scaled<Operand, 1>(Dt[0], own.half, 0),
+                         scaled<Operand>(below[0], own.half, 1),
+                         scaled<Operand, 1>(Dt[1], own.half, 1)};
     Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      multiply(v[0][j], z[0], system, 2, j);
-      multiply(v[1][j], z[1], system, 2, j);
-      multiply(v[1][j], z[2], system, 3, j);
+      const Operand l = product<Operand>(system, 2, j);
+      multiply(v[0][j], z[0], l);
+      multiply(v[1][j], z[1], l);
+      multiply(v[1][j], z[2], product<Operand>(system, 3, j));
     }
     to.release_system();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      const Operand v0 = operand<Operand>(v[w][0]), v1 = operand<Operand>(v[w][1]);
       multiply(a[w][0], v0, f[0]);
       multiply(a[w][1], v1, f[2]);
       multiply(a[w][0], v1, f[1]);
@@ -551,9 +664,21 @@ struct Preparation {
     to.wait();
     put_system(system, factors, square.N);
     __syncwarp();
-    invert_diagonals(square.N, square.D);
+    const Columns columns(square.N);
+    const HalfColumns halves(columns);
+    const bool ordinary = __all_sync(~0U, halves.are_small() && fabsf(gates.beta.x) <= most_beta &&
+                                              fabsf(gates.beta.y) <= most_beta) &&
+                          system.has_unit_keys();
     __syncwarp();
-    solve(system, factors, square.D, to);
+    if (ordinary) {
+      halves.put(square.A);
+      __syncwarp();
+      solve<HalfLeft>(system, factors, HalfDiagonals{square.A}, to);
+    } else {
+      columns.put(square.D);
+      __syncwarp();
+      solve<SplitLeft>(system, factors, Diagonals{square.D}, to);
+    }
     __syncwarp();
   }
 
@@ -611,7 +736,7 @@ struct Preparation {
 };
 
 static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 1280 &&
-              sizeof(Preparation::System) == 9216);
+              sizeof(Preparation::System) == 9472 && sizeof(Preparation::Shared) == 75776);
 
 }  // namespace sm80
 }  // namespace gdn

@@ -123,9 +123,7 @@ struct HopperPreparation : sm80::Preparation {
     const int w = warp();
 #pragma unroll
     for (int j = 0; j < blocks; ++j) {
-      const int ahead = (j - w) & (blocks - 1);
-      if (ahead > 2 || (ahead == 2 && w >= 2)) continue;
-      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+      if (j >= w) put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
     }
   }
 
@@ -200,6 +198,8 @@ struct HopperPreparation : sm80::Preparation {
     if (lane() == 0) wait_stores_read<0>();
   }
 };
+
+static_assert(sizeof(HopperPreparation::Shared) == 55'296);
 
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
