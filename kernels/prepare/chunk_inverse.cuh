@@ -85,16 +85,10 @@ struct Preparation {
   using Keys = Tile<chunk_tokens, head_dim>;
 
   // L of a chunk and query head, as the registers of lanes hold it.
-  struct alignas(Keys) System {    // 9,472 bytes
-    float4 upper[6][2][32];        // the two Sums of L_jm, j < m, by their number
-    float4 left[blocks][32];       // L_ww: of rows g and g+8, columns 2t and 2t+1
-    float2 right[blocks][32];      // of row g+8, columns 2t+8 and 2t+9
-    alignas(16) int unit[blocks];  // whether the keys of a block are of about unit length
-
-    __device__ bool has_unit_keys() const {
-      const int4 of = *reinterpret_cast<const int4*>(unit);
-      return (of.x & of.y & of.z & of.w) != 0;
-    }
+  struct System {              // 9,216 bytes
+    float4 upper[6][2][32];    // the two Sums of L_jm, j < m, by their number
+    float4 left[blocks][32];   // L_ww: of rows g and g+8, columns 2t and 2t+1
+    float2 right[blocks][32];  // of row g+8, columns 2t+8 and 2t+9
   };
   static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
 
@@ -132,7 +126,7 @@ struct Preparation {
     }
   };
 
-  struct Shared {  // 47,360 to 75,776 bytes
+  struct Shared {  // 47,104 to 74,752 bytes
     alignas(1024) unsigned char plans[warps * (sizeof(System) + sizeof(Square) + sizeof(Factors))];
   };
 
@@ -316,8 +310,6 @@ struct Preparation {
     if (i == j) {
       to.left[i][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
       to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
-      to.unit[i] = __all_sync(~0U, l[0].x[0] <= most_square && l[0].x[1] <= most_square &&
-                                       l[1].x[2] <= most_square && l[1].x[3] <= most_square);
       return;
     }
     auto& own = to.upper[number(max(i, j), min(i, j))];
@@ -338,14 +330,20 @@ struct Preparation {
 
   // ---- the diagonal blocks
 
-  // N_ww. What stands above N's diagonal is never read.
-  static __device__ void put_system(const System& system, Factors& own, SystemBlocks& to) {
+  // N_ww. What stands above N's diagonal is never read. Returns whether no key that this lane sees
+  // is longer than most_square allows.
+  static __device__ bool put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
+    bool short_keys = true;
     float2 n[blocks][3];
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
       const float4 left = system.left[w][lane()];
       n[w][0] = {left.x, left.y}, n[w][1] = {left.z, left.w}, n[w][2] = system.right[w][lane()];
+#pragma unroll
+      for (int e = 0; e < 3; e += 2) {
+        short_keys = short_keys && n[w][e].x <= most_square && n[w][e].y <= most_square;
+      }
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
@@ -363,6 +361,7 @@ struct Preparation {
         *reinterpret_cast<float2*>(&to[w][24 * i + j]) = n[w][e];
       }
     }
+    return short_keys;
   }
 
   // D_w by forward substitution, block w by lanes 8w … 8w+7, which have columns c and c+8 each.
@@ -370,7 +369,7 @@ struct Preparation {
     float x[block], y[block];  // y: of column c+8, from row 8 on
 
     __device__ explicit Columns(const SystemBlocks& N) {
-      const int c = lane() % 8, w = lane() / 8;
+      const int own = opaque(lane()), c = own % 8, w = own / 8;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
@@ -425,11 +424,10 @@ struct Preparation {
       return both.x <= 1 && both.y <= 1;
     }
     // D_wᵀ where A_ww will be, but for its zeros.
-    template <class Tile>
-    __device__ void put(Tile& to) const {
-      const int row = block * (lane() / 8) + lane() % 8, column = block * (lane() / 8);
+    __device__ void put(Square& to) const {
+      const int own = opaque(lane()), column = block * (own / 8), row = column + own % 8;
       const auto unit = [&](int m, int next) -> uint4& {
-        return *reinterpret_cast<uint4*>(to.unit(row + m, column, next));
+        return *reinterpret_cast<uint4*>(to.A.unit(row + m, column, next));
       };
       unit(0, 0) = {x[0], x[1], x[2], x[3]};
       unit(0, 1) = {x[4], x[5], x[6], x[7]};
@@ -457,17 +455,30 @@ struct Preparation {
       return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
     }
   };
-  template <class Tile>
+  // The same out of where HalfColumns put them. What depends on the lane is a register each, as in
+  // Tile::address.
   struct HalfDiagonals {
-    Tile& tile;
+    std::uint32_t start, start_transposed;
 
+    __device__ explicit HalfDiagonals(Square& square) {
+      const int own = opaque(lane());
+      start = square.A.address(own % 8 + own / 16 * 8, own / 8 % 2, 0, 0);
+      start_transposed = square.A.address(own % 16, own / 16, 0, 0);
+    }
+    static __device__ std::uint32_t moved(std::uint32_t start, int w) {
+      return (start ^ block * w * 2) + block * w * chunk_tokens * 2;
+    }
     __device__ HalfLeft operator[](int w) const {
-      const Left a = left_of_transposed(tile, block * w, block * w);
-      return {{a.x[0], a.x[1], 0, a.x[3]}};
+      HalfLeft a;
+      ldmatrix_transposed(a.x, moved(start, w));
+      a.x[2] = 0;
+      return a;
     }
     __device__ HalfLeft transposed(int w) const {
-      const Left a = left_of(tile, block * w, block * w);
-      return {{a.x[0], 0, a.x[2], a.x[3]}};
+      HalfLeft a;
+      ldmatrix(a.x, moved(start_transposed, w));
+      a.x[1] = 0;
+      return a;
     }
   };
 
@@ -546,8 +557,8 @@ struct Preparation {
   };
 
   // A, of which D is there, in its place.
-  template <class Operand, class Diagonals, class Put>
-  static __device__ void solve(const System& system, const Factors& own, const Diagonals& of,
+  template <class Operand, class From, class Put>
+  static __device__ void solve(const System& system, const Factors& own, const From& of,
                                const Put& to) {
     const decltype(of[0]) D[] = {of[0], of[1], of[2], of[3]};
     const decltype(of[0]) Dt[] = {of.transposed(0), of.transposed(1), of.transposed(2)};
@@ -611,21 +622,19 @@ struct Preparation {
     Place at;
     int heads;
   };
-  static __device__ Chunk chunk_of(const Arguments& arguments, unsigned work) {
-    if (work >= arguments.works) return {};
-    return arguments.tensors.chunks[work / (arguments.query_heads * arguments.groups)];
-  }
-  static __device__ Work work_of(const Arguments& arguments, unsigned work, const Chunk& chunk,
-                                 int member) {
-    if (work >= arguments.works) return {};
-    const unsigned of_chunk = arguments.query_heads * arguments.groups;
-    const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
+  // Of a query head and those of its value heads that a team has.
+  static __device__ Work work_of(const Arguments& arguments, unsigned query_group,
+                                 const Chunk& chunk, int member) {
+    const unsigned query_head = query_group / arguments.groups;
     const int first = query_group % arguments.groups * arguments.group_heads;
     return {{chunk.token, chunk.length,
              static_cast<int>(query_head) * arguments.heads_per_query + first + member,
              static_cast<int>(query_head), arguments.query_heads,
              arguments.query_heads * arguments.heads_per_query},
             min(arguments.group_heads, arguments.heads_per_query - first)};
+  }
+  static __device__ unsigned of_chunk(const Arguments& arguments) {
+    return arguments.query_heads * arguments.groups;
   }
 
   // All that a team does together: L, and g of its heads, of which a warp keeps its own.
@@ -662,18 +671,17 @@ struct Preparation {
     put_gates(gates, factors);
     __syncwarp();
     to.wait();
-    put_system(system, factors, square.N);
+    const bool short_keys = put_system(system, factors, square.N);
     __syncwarp();
     const Columns columns(square.N);
     const HalfColumns halves(columns);
-    const bool ordinary = __all_sync(~0U, halves.are_small() && fabsf(gates.beta.x) <= most_beta &&
-                                              fabsf(gates.beta.y) <= most_beta) &&
-                          system.has_unit_keys();
+    const bool short_writes = fmaxf(fabsf(gates.beta.x), fabsf(gates.beta.y)) <= most_beta;
+    const bool ordinary = __all_sync(~0U, short_keys & short_writes & halves.are_small());
     __syncwarp();
     if (ordinary) {
-      halves.put(square.A);
+      halves.put(square);
       __syncwarp();
-      solve<HalfLeft>(system, factors, HalfDiagonals{square.A}, to);
+      solve<HalfLeft>(system, factors, HalfDiagonals(square), to);
     } else {
       columns.put(square.D);
       __syncwarp();
@@ -689,7 +697,12 @@ struct Preparation {
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
     const Plan plan = Plan::at(shared.plans + own_team * Plan::bytes(team), team);
     const unsigned work = blockIdx.x * arguments.teams + own_team;
-    auto [at, heads] = work_of(arguments, work, chunk_of(arguments, work), member);
+    Work own = {};
+    if (work < arguments.works) {
+      const unsigned chunk = work / of_chunk(arguments), query_group = work % of_chunk(arguments);
+      own = work_of(arguments, query_group, x.chunks[chunk], member);
+    }
+    auto& [at, heads] = own;
     const bool has_head = member < heads;
     const Gates gates = team == 4   ? begin<4>(x, at, member, heads, plan)
                         : team == 2 ? begin<2>(x, at, member, heads, plan)
@@ -736,7 +749,7 @@ struct Preparation {
 };
 
 static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 1280 &&
-              sizeof(Preparation::System) == 9472 && sizeof(Preparation::Shared) == 75776);
+              sizeof(Preparation::System) == 9216 && sizeof(Preparation::Shared) == 74752);
 
 }  // namespace sm80
 }  // namespace gdn

@@ -44,6 +44,7 @@ struct HopperPreparation : sm80::Preparation {
   struct Arguments {
     CUtensorMap k, A;
     Portable::Arguments work;
+    unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
   struct Shared {  // 55,296 bytes
     union {        // the one after the other
@@ -53,7 +54,7 @@ struct HopperPreparation : sm80::Preparation {
     Square squares[warps];
     Factors factors[warps];
     PhaseBarrier k_full;
-    Place at[2][warps];  // of this work and the next: there are no registers to keep them in
+    Work own[2][warps];  // of this chunk and the next: there are no registers to keep them in
   };
 
   // The copy engine knows no end of a sequence.
@@ -105,7 +106,7 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void release_system() const {
       publish_to_async();
       __syncthreads();
-      bring_keys(arguments, shared.at[next][member], shared);
+      bring_keys(arguments, shared.own[next][member].at, shared);
     }
   };
 
@@ -155,23 +156,27 @@ struct HopperPreparation : sm80::Preparation {
     const Tensors& x = arguments.work.tensors;
     const int member = dealt_warp();
     Factors& factors = shared.factors[member];
-    int heads = 0;
+    const unsigned of_chunk = Portable::of_chunk(arguments.work);
+    if (lane() == 0) {
+      shared.own[0][member] = shared.own[1][member] =
+          work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
+    }
     Raw raw;
-    // Where a work is, and its gates.
-    const auto find = [&](unsigned i, const Chunk& chunk, Place& at) {
-      const Work work = work_of(arguments.work, i, chunk, member);
-      raw = load_gates(x, Share(work.at, member, warps, work.heads));
-      heads = work.heads;
-      if (lane() == 0) at = work.at;
+    // Where a chunk is, and its gates.
+    const auto find = [&](const Chunk& chunk, Work& own) {
+      if (lane() == 0) own.at.token = chunk.token, own.at.length = chunk.length;
       __syncwarp();
+      raw = load_gates(x, Share(own.at, member, warps, own.heads));
     };
-    find(blockIdx.x, chunk_of(arguments.work, blockIdx.x), shared.at[0][member]);
-    bring_keys(arguments, shared.at[0][member], shared);
+    unsigned i = blockIdx.x / of_chunk;
+    find(x.chunks[i], shared.own[0][member]);
+    bring_keys(arguments, shared.own[0][member].at, shared);
     std::uint32_t parity = 0;
     int now = 0;
-    for (unsigned i = blockIdx.x; i < arguments.work.works; i += gridDim.x, now ^= 1) {
-      const Place& at = shared.at[now][member];
-      const Chunk next = chunk_of(arguments.work, i + gridDim.x);
+    for (; i < arguments.chunks; i += arguments.step, now ^= 1) {
+      const auto& [at, heads] = shared.own[now][member];
+      Chunk next = {};
+      if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
       const bool has_head = member < heads;
       put_raw(raw, Share(at, member, warps, heads), shared.factors);
       const bool by_engine = is_copied_by_engine(at);
@@ -185,8 +190,8 @@ struct HopperPreparation : sm80::Preparation {
       put_products(shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
-      find(i + gridDim.x, next, shared.at[now ^ 1][member]);  // its gates come while A is made
-      prefetch_keys(arguments, shared.at[now ^ 1][member]);
+      find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
+      prefetch_keys(arguments, shared.own[now ^ 1][member].at);
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
         invert(gates, shared.system, shared.squares[member], factors, to);
@@ -204,13 +209,18 @@ static_assert(sizeof(HopperPreparation::Shared) == 55'296);
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
   const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
+  const std::int64_t chunks = std::ssize(problem.chunks());
+  const std::int64_t of_chunk = std::int64_t{problem.query_heads} * work.groups;
   // As many rounds as it takes, all of them as full.
-  const std::int64_t most = std::int64_t{Kernel::blocks_per_processor} * processors();
-  const std::int64_t rounds = (work.works + most - 1) / most;
+  const std::int64_t most = Kernel::blocks_per_processor * processors();
+  const std::int64_t side_by_side = std::max<std::int64_t>(most / of_chunk, 1);
+  const std::int64_t rounds = (chunks + side_by_side - 1) / side_by_side;
+  const std::int64_t step = rounds > 0 ? (chunks + rounds - 1) / rounds : 0;
   return launcher<Kernel>(
-      rounds > 0 ? (work.works + rounds - 1) / rounds : 0,
+      step * of_chunk,
       {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
-       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work});
+       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work,
+       static_cast<unsigned>(chunks), static_cast<unsigned>(step)});
 }
 
 }  // namespace
