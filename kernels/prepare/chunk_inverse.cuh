@@ -75,10 +75,15 @@ struct Preparation {
   // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
   using SystemBlocks = float[blocks][block * 24 - 4];
   using InverseBlocks = float[blocks][block * block];
+  // N_ww, and the two blocks of 8 × 8 on D_w's diagonal in fp16, [w][which][column]: eight rows.
+  struct Diagonal {
+    SystemBlocks N;
+    uint4 D[blocks][2][8];
+  };
 
   // Of a warp, one after the other.
   union Square {  // 8,192 bytes
-    SystemBlocks N;
+    Diagonal diagonal;
     InverseBlocks D;
     Tile<chunk_tokens, chunk_tokens> A;
   };
@@ -330,11 +335,15 @@ struct Preparation {
 
   // ---- the diagonal blocks
 
-  // N_ww. What stands above N's diagonal is never read. Returns whether no key that this lane sees
-  // is longer than most_square allows.
-  static __device__ bool put_system(const System& system, Factors& own, SystemBlocks& to) {
+  // N_ww. What stands above N's diagonal is never read. Returns of the block of 8 × 8 below it what
+  // is this lane's, negative and in fp16, and whether no key that the lane sees is too long.
+  struct Between {
+    std::uint32_t n[blocks];
+    bool short_keys;
+  };
+  static __device__ Between put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
-    bool short_keys = true;
+    Between between = {{}, true};
     float2 n[blocks][3];
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
@@ -342,7 +351,7 @@ struct Preparation {
       n[w][0] = {left.x, left.y}, n[w][1] = {left.z, left.w}, n[w][2] = system.right[w][lane()];
 #pragma unroll
       for (int e = 0; e < 3; e += 2) {
-        short_keys = short_keys && n[w][e].x <= most_square && n[w][e].y <= most_square;
+        between.short_keys &= n[w][e].x <= most_square && n[w][e].y <= most_square;
       }
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
@@ -355,13 +364,14 @@ struct Preparation {
     }
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
+      between.n[w] = pack_halves(-n[w][1].x, -n[w][1].y);
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
         *reinterpret_cast<float2*>(&to[w][24 * i + j]) = n[w][e];
       }
     }
-    return short_keys;
+    return between;
   }
 
   // D_w by forward substitution, block w by lanes 8w … 8w+7, which have columns c and c+8 each.
@@ -401,39 +411,6 @@ struct Preparation {
       }
     }
   };
-  // The same in fp16, pairs of rows.
-  struct HalfColumns {
-    std::uint32_t x[8], y[8];
-
-    __device__ explicit HalfColumns(const Columns& from) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        x[i] = pack_halves(from.x[2 * i], from.x[2 * i + 1]);
-        if (i >= 4) y[i] = pack_halves(from.y[2 * i], from.y[2 * i + 1]);
-      }
-    }
-    // Whether none is above 1.
-    __device__ bool are_small() const {
-      __half2 most = __habs2(halves_of(x[0]));
-#pragma unroll
-      for (int i = 1; i < 8; ++i) {
-        most = __hmax2(most, __habs2(halves_of(x[i])));
-        if (i >= 4) most = __hmax2(most, __habs2(halves_of(y[i])));
-      }
-      const float2 both = __half22float2(most);
-      return both.x <= 1 && both.y <= 1;
-    }
-    // D_wᵀ where A_ww will be, but for its zeros.
-    __device__ void put(Square& to) const {
-      const int own = opaque(lane()), column = block * (own / 8), row = column + own % 8;
-      const auto unit = [&](int m, int next) -> uint4& {
-        return *reinterpret_cast<uint4*>(to.A.unit(row + m, column, next));
-      };
-      unit(0, 0) = {x[0], x[1], x[2], x[3]};
-      unit(0, 1) = {x[4], x[5], x[6], x[7]};
-      unit(8, 1) = {y[4], y[5], y[6], y[7]};
-    }
-  };
 
   // ---- A
 
@@ -455,31 +432,78 @@ struct Preparation {
       return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
     }
   };
-  // The same out of where HalfColumns put them. What depends on the lane is a register each, as in
-  // Tile::address.
+  // The same in fp16, of N. With blocks of 8 × 8, [D 0; X D'] is the inverse of [I+N 0; M I+N'],
+  // where Xᵀ = −(Dᵀ Mᵀ) D'ᵀ. D and D' come by substitution, column c of either of them in lane
+  // 8w + c; X by products, for two w at once.
   struct HalfDiagonals {
-    std::uint32_t start, start_transposed;
+    HalfLeft D[blocks], Dt[blocks];
 
-    __device__ explicit HalfDiagonals(Square& square) {
+    __device__ HalfDiagonals(Diagonal& own, const Between& between) {
+      put_columns(own);
+      __syncwarp();
+      std::uint32_t upper[blocks], lower[blocks], upper_t[blocks], lower_t[blocks];
+      const auto start = place(own);
+      ldmatrix_transposed(upper, start), ldmatrix(upper_t, start);
+      ldmatrix_transposed(lower, start + 128), ldmatrix(lower_t, start + 128);
+#pragma unroll
+      for (int w = 0; w < blocks; w += 2) {
+        Sum product = {}, x = {};
+        mma(product, HalfLeft{{upper_t[w], 0, 0, upper_t[w + 1]}},
+            HalfRight{{between.n[w], between.n[w + 1]}});
+        mma(x,
+            HalfLeft{{pack_halves(product.x[0], product.x[1]), 0, 0,
+                      pack_halves(product.x[2], product.x[3])}},
+            HalfRight{{lower[w], lower[w + 1]}});
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const std::uint32_t x_t = pack_halves(x.x[2 * e], x.x[2 * e + 1]);
+          D[w + e] = {{upper[w + e], sm80::transposed(x_t), 0, lower[w + e]}};
+          Dt[w + e] = {{upper_t[w + e], 0, x_t, lower_t[w + e]}};
+        }
+      }
+    }
+    static __device__ std::uint32_t place(Diagonal& of) {
       const int own = opaque(lane());
-      start = square.A.address(own % 8 + own / 16 * 8, own / 8 % 2, 0, 0);
-      start_transposed = square.A.address(own % 16, own / 16, 0, 0);
+      return static_cast<std::uint32_t>(__cvta_generic_to_shared(&of.D[own / 8][0][own % 8]));
     }
-    static __device__ std::uint32_t moved(std::uint32_t start, int w) {
-      return (start ^ block * w * 2) + block * w * chunk_tokens * 2;
+    static __device__ void put_columns(Diagonal& to) {
+      const int own = opaque(lane()), c = own % 8, w = own / 8;
+      float x[2][8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[0][i] = x[1][i] = i == c ? 1.0F : 0.0F;
+#pragma unroll
+      for (int i = 1; i < 8; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int first = 0; first < i; first += 4) {
+            const float4 of =
+                *reinterpret_cast<const float4*>(to.N[w] + 24 * (i + 8 * h) + 8 * h + first);
+            const float row[] = {of.x, of.y, of.z, of.w};
+#pragma unroll
+            for (int m = first; m < min(first + 4, i); ++m) x[h][i] -= row[m - first] * x[h][m];
+          }
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        to.D[w][h][c] = {pack_halves(x[h][0], x[h][1]), pack_halves(x[h][2], x[h][3]),
+                         pack_halves(x[h][4], x[h][5]), pack_halves(x[h][6], x[h][7])};
+      }
     }
-    __device__ HalfLeft operator[](int w) const {
-      HalfLeft a;
-      ldmatrix_transposed(a.x, moved(start, w));
-      a.x[2] = 0;
-      return a;
+    // Whether none is above 1.
+    __device__ bool are_small() const {
+      __half2 most = {};
+#pragma unroll
+      for (const HalfLeft& d : D) {
+#pragma unroll
+        for (const std::uint32_t x : d.x) most = __hmax2(most, __habs2(halves_of(x)));
+      }
+      const float2 both = __half22float2(most);
+      return both.x <= 1 && both.y <= 1;
     }
-    __device__ HalfLeft transposed(int w) const {
-      HalfLeft a;
-      ldmatrix(a.x, moved(start_transposed, w));
-      a.x[1] = 0;
-      return a;
-    }
+    __device__ const HalfLeft& operator[](int w) const { return D[w]; }
+    __device__ const HalfLeft& transposed(int w) const { return Dt[w]; }
   };
 
   // What products take, as two halves of bf16 or as one fp16. Its register `zero` is 0.
@@ -560,8 +584,9 @@ struct Preparation {
   template <class Operand, class From, class Put>
   static __device__ void solve(const System& system, const Factors& own, const From& of,
                                const Put& to) {
-    const decltype(of[0]) D[] = {of[0], of[1], of[2], of[3]};
-    const decltype(of[0]) Dt[] = {of.transposed(0), of.transposed(1), of.transposed(2)};
+    const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
+                                        Dt[] = {of.transposed(0), of.transposed(1),
+                                                of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
     multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), product<Operand>(system, 1, 0));
@@ -671,18 +696,15 @@ struct Preparation {
     put_gates(gates, factors);
     __syncwarp();
     to.wait();
-    const bool short_keys = put_system(system, factors, square.N);
+    const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
-    const Columns columns(square.N);
-    const HalfColumns halves(columns);
+    const HalfDiagonals halves(square.diagonal, between);
     const bool short_writes = fmaxf(fabsf(gates.beta.x), fabsf(gates.beta.y)) <= most_beta;
-    const bool ordinary = __all_sync(~0U, short_keys & short_writes & halves.are_small());
-    __syncwarp();
-    if (ordinary) {
-      halves.put(square);
-      __syncwarp();
-      solve<HalfLeft>(system, factors, HalfDiagonals(square), to);
+    if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
+      solve<HalfLeft>(system, factors, halves, to);
     } else {
+      const Columns columns(square.diagonal.N);
+      __syncwarp();
       columns.put(square.D);
       __syncwarp();
       solve<SplitLeft>(system, factors, Diagonals{square.D}, to);
