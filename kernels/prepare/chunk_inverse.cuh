@@ -72,10 +72,10 @@ struct Preparation {
     unsigned works;   // chunks · query_heads · groups, a team each
   };
 
-  // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
+  // −N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
   using SystemBlocks = float[blocks][block * 24 - 4];
   using InverseBlocks = float[blocks][block * block];
-  // N_ww, and the two blocks of 8 × 8 on D_w's diagonal in fp16, [w][which][column]: eight rows.
+  // −N_ww, and the two blocks of 8 × 8 on D_w's diagonal in fp16, [w][which][column]: eight rows.
   struct Diagonal {
     SystemBlocks N;
     uint4 D[blocks][2][8];
@@ -100,7 +100,7 @@ struct Preparation {
   // Of a warp's tokens, of which those beyond the end repeat the last one's g, with β = 0.
   struct Factors {             // 1,280 bytes
     float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
-    float2 row[chunk_tokens];  // the same, and β
+    float2 row[chunk_tokens];  // the same, and −β
     // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
     // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
@@ -244,7 +244,7 @@ struct Preparation {
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
     const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
     pair_of(to.g, 2 * lane()) = relative;
-    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
+    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, -beta.x, relative.y, -beta.y};
     put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
@@ -335,8 +335,8 @@ struct Preparation {
 
   // ---- the diagonal blocks
 
-  // N_ww. What stands above N's diagonal is never read. Returns of the block of 8 × 8 below it what
-  // is this lane's, negative and in fp16, and whether no key that the lane sees is too long.
+  // −N_ww. What stands above its diagonal is never read. Returns of the block of 8 × 8 below it
+  // what is this lane's, in fp16, and whether no key that the lane sees is too long.
   struct Between {
     std::uint32_t n[blocks];
     bool short_keys;
@@ -364,7 +364,7 @@ struct Preparation {
     }
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
-      between.n[w] = pack_halves(-n[w][1].x, -n[w][1].y);
+      between.n[w] = pack_halves(n[w][1].x, n[w][1].y);
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
@@ -393,8 +393,8 @@ struct Preparation {
           const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
           for (int m = first; m < min(first + 4, i); ++m) {
-            x[i] -= row[m - first] * x[m];
-            if (m >= 8) y[i] -= row[m - first] * y[m];
+            x[i] += row[m - first] * x[m];
+            if (m >= 8) y[i] += row[m - first] * y[m];
           }
         }
       }
@@ -481,7 +481,7 @@ struct Preparation {
                 *reinterpret_cast<const float4*>(to.N[w] + 24 * (i + 8 * h) + 8 * h + first);
             const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
-            for (int m = first; m < min(first + 4, i); ++m) x[h][i] -= row[m - first] * x[h][m];
+            for (int m = first; m < min(first + 4, i); ++m) x[h][i] += row[m - first] * x[h][m];
           }
         }
       }

@@ -104,21 +104,22 @@ struct HopperPreparation : sm80::Preparation {
       __syncwarp();
     }
     __device__ void release_system() const {
-      publish_to_async();
       __syncthreads();
       bring_keys(arguments, shared.own[next][member].at, shared);
     }
   };
 
-  // L in the place of K.
-  static __device__ void put_products(Shared& shared) {
-    Sum l[chunk_tokens / 8];
+  // L as accumulators, of which a warp has block row warp(); and in the place of K.
+  using RowOfProducts = Sum[chunk_tokens / 8];
+  static __device__ void begin_products(RowOfProducts& l, Shared& shared) {
     products_begin();
 #pragma unroll
     for (int k = 0; k < head_dim; k += 16) {
       sm90::multiply<Major::k, Major::k>(l, shared.K.k_major(0, k), shared.K.k_major(0, k), k > 0);
     }
     products_commit();
+  }
+  static __device__ void put_products(RowOfProducts& l, Shared& shared) {
     products_wait<0>();
     __syncthreads();
     const int w = warp();
@@ -126,6 +127,7 @@ struct HopperPreparation : sm80::Preparation {
     for (int j = 0; j < blocks; ++j) {
       if (j >= w) put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
     }
+    publish_to_async();  // the next K comes over it
   }
 
   // A out of its tile, which lacks the zeros above the diagonal.
@@ -182,12 +184,14 @@ struct HopperPreparation : sm80::Preparation {
       const bool by_engine = is_copied_by_engine(at);
       if (!by_engine) load_keys(x, at, shared);
       __syncthreads();
-      const Gates gates = sum_gates(factors, member, warps);
       if (by_engine) {
         shared.k_full.wait(parity);
         parity ^= 1;
       }
-      put_products(shared);
+      RowOfProducts l;
+      begin_products(l, shared);
+      const Gates gates = sum_gates(factors, member, warps);
+      put_products(l, shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
       find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
