@@ -4,16 +4,17 @@
 //
 // What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
 //   raw gates, which came beside the work before, to where their heads are
-//   ─ K has come ─ prefix sums; L by wgmma
-//   ─ L in K's place; g out; the next work's place is read, its raw gates are on their way and its
-//   K as far as L2
-//   ─ N and D of the warp's own head, once its last A has been read; products with L
+//   ─ K has come ─ L by wgmma, and prefix sums beside it
+//   ─ L in K's place; g out
+//   ─ the next work's raw gates are on their way, and its K as far as L2; N and D of the warp's own
+//   head, once its last A has been read; products with L
 //   ─ L is not needed any more: the next K comes. The rest of A, and A out
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
-// 40, its zeros 24, and 64 as the copy engine reads it: ~630 in all, not 716, and ~1540
-// instructions, not ~1790. Four CTAs are on a multiprocessor, of 54 KiB and 128 registers.
+// 40, its zeros 24, and 64 as the copy engine reads it: ~560 in all, not ~640, and ~1000
+// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 54 KiB and
+// 128 registers.
 //
 // Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
 //   37   any device's
@@ -23,8 +24,15 @@
 //   35   A's place waited for when it is written, and K brought as soon as L has been read, which
 //        halved what was waited for K
 //   35   K brought to L2 before that
-// where 25 are DRAM's. L1 is busy for 67 % of the time, L2 for 75 %, and a warp issues every ninth
-// cycle: latencies of products and of shared memory, with four warps a scheduler.
+// where 25 are DRAM's. L1 was busy for 67 % of the time, L2 for 75 %, and a warp issued every ninth
+// cycle: latencies of products and of shared memory, with four warps a scheduler, of ~1540
+// instructions. Since then
+//   one pass of fp16 for ordinary heads      ~1190   a third of the products, no splits
+//   a CTA keeps its heads                    ~1120   three divisions a work fewer
+//   substitution of 8 × 8 for ordinary heads ~1000
+// and gates are summed while L is made. At nine to ten cycles an instruction, 62 such heads a
+// multiprocessor, on 16 warps, are 35,000 to 39,000 cycles, 20 to 22 µs: less than DRAM's 25.
+// Predicted: 28.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
