@@ -69,7 +69,7 @@ struct Preparation {
   static constexpr int threads = 128, warps = threads / 32;
   static constexpr int blocks_per_processor = 4;
   static constexpr int block = 16, blocks = chunk_tokens / block;
-  static constexpr float most_beta = 2, most_square = 1.5F;  // of a key's length
+  static constexpr float most_beta = 2, most_square = 1.5F;  // of ordinary heads, ‖k‖²
 
   struct Arguments {
     Tensors tensors;
@@ -343,12 +343,13 @@ struct Preparation {
 
   // ---- the diagonal blocks
 
-  // −N_ww. What stands above its diagonal is never read. Returns of the block of 8 × 8 below it
-  // what is this lane's, in fp16, and whether no key that the lane sees is too long.
+  // What this lane has of −N_ww's block of 8 × 8 below the diagonal, in fp16, and whether no key
+  // that it sees is too long.
   struct Between {
     std::uint32_t n[blocks];
     bool short_keys;
   };
+  // −N_ww. What stands above its diagonal is never read.
   static __device__ Between put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
     Between between = {{}, true};
@@ -382,7 +383,8 @@ struct Preparation {
     return between;
   }
 
-  // D_w by forward substitution, block w by lanes 8w … 8w+7, which have columns c and c+8 each.
+  // D_w of any head by forward substitution, block w by lanes 8w … 8w+7, which have columns c and
+  // c+8 each.
   struct Columns {
     float x[block], y[block];  // y: of column c+8, from row 8 on
 
@@ -440,9 +442,9 @@ struct Preparation {
       return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
     }
   };
-  // The same in fp16, of N. With blocks of 8 × 8, [D 0; X D'] is the inverse of [I+N 0; M I+N'],
-  // where Xᵀ = −(Dᵀ Mᵀ) D'ᵀ. D and D' come by substitution, column c of either of them in lane
-  // 8w + c; X by products, for two w at once.
+  // The same in fp16, for ordinary heads. Of blocks of 8 × 8, [D 0; X D'] is the inverse of
+  // [I+N 0; M I+N'], where Xᵀ = −(Dᵀ Mᵀ) D'ᵀ. D and D' come by substitution, column c of block w's
+  // in lane 8w + c, and X by products, for two w at once.
   struct HalfDiagonals {
     HalfLeft D[blocks], Dt[blocks];
 
@@ -499,7 +501,7 @@ struct Preparation {
                          pack_halves(x[h][4], x[h][5]), pack_halves(x[h][6], x[h][7])};
       }
     }
-    // Whether none is above 1.
+    // Whether no entry is above 1.
     __device__ bool are_small() const {
       __half2 most = {};
 #pragma unroll
@@ -707,7 +709,7 @@ struct Preparation {
     const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
     const HalfDiagonals halves(square.diagonal, between);
-    const bool short_writes = fmaxf(fabsf(gates.beta.x), fabsf(gates.beta.y)) <= most_beta;
+    const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
     if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
       solve<HalfLeft>(system, factors, halves, to);
     } else {
