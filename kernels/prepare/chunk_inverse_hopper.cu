@@ -145,10 +145,14 @@ struct HopperPreparation : sm80::Preparation {
                       square);
       return;
     }
+    const int own = sm80::opaque(lane());
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
 #pragma unroll
-      for (int j = w + 1; j < blocks; ++j) put_left(square.A, block * w, block * j, Left{});
+      for (int j = w + 1; j < blocks; ++j) {
+        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
+        *reinterpret_cast<uint4*>(to) = {};
+      }
     }
     publish_to_async();
     __syncwarp();
