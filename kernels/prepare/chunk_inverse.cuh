@@ -3,7 +3,7 @@
 //   L   = KKᵀ                              once for the value heads of a team     key_products
 //   g_i = Σ_{m <= i} max(raw_g_m, −128)                                           put_gates
 //   N   = strictly_lower(B · exp(g_i − g_j) ∘ L)          its diagonal blocks     put_system
-//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16, in fp32        invert_diagonals
+//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16     HalfDiagonals or Diagonals
 //   A_10 = −D_1 N_10 D_0,  A_32 = −D_3 N_32 D_2                                   solve
 //   [A_20 A_21; A_30 A_31] = −[D_2 0; A_32 D_3] [N_20 N_21; N_30 N_31] [D_0 0; A_10 D_1]
 //
@@ -11,7 +11,7 @@
 // exp(g_i − g_j) = exp(g_i − R) exp(R − g_j) for i in the later and j in the earlier one, and
 // neither factor is above 1, whatever the gates. So −A_II N_IJ A_JJ = Z L_IJ F, where
 //   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
-// and L_IJ, split for the products once, serves all heads of a team.
+// and L_IJ serves all heads of a team.
 //
 // This is what runs on any device from Ampere on, and what chunk_inverse_hopper.cu builds on.
 //
@@ -21,10 +21,16 @@
 // the transpose to the right (sm80/mma.cuh), so that what one yields is what the next one takes:
 // A_10 comes transposed.
 //
-// Precision: gates and diagonal blocks are fp32, and only differences <= 0 are exponentiated.
-// Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
-// loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
-// that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
+// Precision: only differences of gates <= 0 are exponentiated. An ordinary head is one where no
+// entry of D is above 1, no β above 2 and no ‖k‖² above 1.5, as with keys of unit length. Its
+// products take operands that are rounded to fp16 once: for random keys that adds 1.1e-4 to 2e-4 of
+// A, and 1e-3 where D comes near 1, to A's own rounding to bf16, of 5e-4 to 8e-4 and 9e-4. None is
+// beyond fp16: |L| <= 1.5, |Z L| <= 48 and |A_10| <= 768, so that below them, with A_32 in Z,
+// |Z L| <= 36,912.
+// In other heads, such as those with β near 2 and equal keys, where terms of either sign nearly
+// cancel, one pass loses two digits and a series for D all of them. Substitution in fp32 makes D
+// there, and products take three of the four products of two bf16 halves, 16 bits: what that costs
+// is seen (1.5e-3 of A), but is no more than A's own rounding. Either is a warp's own choice.
 //
 // What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
 // warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
@@ -37,18 +43,22 @@
 //   filling L1 from L2            64     32   gates 32, K 32, 0
 // 927 and 716: 62 such heads a multiprocessor are 25 µs, and at the same share of the time 31 to 34
 // were predicted, 18, 7.5 and 4.8 for the other shapes. Measured 38, 21, 8.4 and 4.6: L1 is busy
-// for 69 % of it, the schedulers for 41 %. What is left is latency, of ~1790 instructions of a warp
-// at four warps a scheduler.
+// for 69 % of it, the schedulers for 41 %. What was left was latency, of ~1790 instructions of a
+// warp at four warps a scheduler. Of these an ordinary head has ~1250: what follows D had 690, with
+// three passes, and has 330; N and D had 360, with substitution of 16 rows, and have 300. Its
+// wavefronts are 464: substitution 32, D 24. Predicted for the last two shapes: 7.3 and 4.2.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/cuda/processors.cuh"
 #include "kernels/host_device.hpp"
 #include "kernels/sm80/dependent.cuh"
+#include "kernels/sm80/half.cuh"
 #include "kernels/sm80/tile.cuh"
 
 namespace gdn {
@@ -59,6 +69,7 @@ struct Preparation {
   static constexpr int threads = 128, warps = threads / 32;
   static constexpr int blocks_per_processor = 4;
   static constexpr int block = 16, blocks = chunk_tokens / block;
+  static constexpr float most_beta = 2, most_square = 1.5F;  // of ordinary heads, ‖k‖²
 
   struct Arguments {
     Tensors tensors;
@@ -69,28 +80,35 @@ struct Preparation {
     unsigned works;   // chunks · query_heads · groups, a team each
   };
 
-  // L of a chunk and query head, as the registers of lanes hold it.
-  struct System {                       // 9,216 bytes
-    RightPair high[6][32], low[6][32];  // L_mj, j < m, split, by their number
-    float4 left[blocks][32];            // L_ww: of rows g and g+8, columns 2t and 2t+1
-    float2 right[blocks][32];           // of row g+8, columns 2t+8 and 2t+9
-  };
-  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
-
-  // N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
+  // −N_ww, [w][24 row + column]: blocks in other banks. D_w, [w][column_start(column) ^ row].
   using SystemBlocks = float[blocks][block * 24 - 4];
   using InverseBlocks = float[blocks][block * block];
+  // −N_ww, and the two blocks of 8 × 8 on D_w's diagonal in fp16, [w][which][column]: eight rows.
+  struct Diagonal {
+    SystemBlocks N;
+    uint4 D[blocks][2][8];
+  };
 
   // Of a warp, one after the other.
   union Square {  // 8,192 bytes
-    SystemBlocks N;
+    Diagonal diagonal;
     InverseBlocks D;
     Tile<chunk_tokens, chunk_tokens> A;
   };
+  using Keys = Tile<chunk_tokens, head_dim>;
+
+  // L of a chunk and query head, as the registers of lanes hold it.
+  struct System {              // 9,216 bytes
+    float4 upper[6][2][32];    // the two Sums of L_jm, j < m, by their number
+    float4 left[blocks][32];   // L_ww: of rows g and g+8, columns 2t and 2t+1
+    float2 right[blocks][32];  // of row g+8, columns 2t+8 and 2t+9
+  };
+  static __device__ constexpr int number(int m, int j) { return m - j == 3 ? 5 : j + m - 1; }
+
   // Of a warp's tokens, of which those beyond the end repeat the last one's g, with β = 0.
   struct Factors {             // 1,280 bytes
     float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
-    float2 row[chunk_tokens];  // the same, and β
+    float2 row[chunk_tokens];  // the same, and −β
     // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
     // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
@@ -104,7 +122,6 @@ struct Preparation {
   }
 
   // What a team has in shared memory. Before L, K is there, over it and the first warp's square.
-  using Keys = Tile<chunk_tokens, head_dim>;
   static_assert(sizeof(Keys) <= sizeof(System) + sizeof(Square));
   struct Plan {
     Keys& keys;
@@ -133,6 +150,15 @@ struct Preparation {
   static __device__ int lane() { return threadIdx.x % 32; }
 
   static __device__ Left rounded(const Block& a) { return left(a.x[0], a.x[1]); }
+  static __device__ Left rounded(const HalfLeft& a) {
+    Left rounded;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      const float2 pair = unpack_halves(a.x[x]);
+      rounded.x[x] = pack(pair.x, pair.y);
+    }
+    return rounded;
+  }
   // The transpose as a Left.
   static __device__ Left turned(const Left& a) {
     return {transposed(a.x[0]), transposed(a.x[2]), transposed(a.x[1]), transposed(a.x[3])};
@@ -226,7 +252,7 @@ struct Preparation {
     const float block_start = __shfl_sync(~0U, g.x, lane() & 24);
     const float2 relative = {log2_e * (g.x - block_start), log2_e * (g.y - block_start)};
     pair_of(to.g, 2 * lane()) = relative;
-    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, beta.x, relative.y, beta.y};
+    *reinterpret_cast<float4*>(to.row + 2 * lane()) = {relative.x, -beta.x, relative.y, -beta.y};
     put(to.pair, __shfl_sync(~0U, g.x, (lane() & 16) + 8), lane() & 8);
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
@@ -299,23 +325,43 @@ struct Preparation {
       to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
       return;
     }
-    SplitLeft both = split(l);
-    if (i > j) both = {turned(both.high), turned(both.low)};
-    const int own = number(max(i, j), min(i, j));
-    to.high[own][lane()] = sm80::right(both.high);
-    to.low[own][lane()] = sm80::right(both.low);
+    auto& own = to.upper[number(max(i, j), min(i, j))];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      if (i < j) {
+        own[n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
+        continue;
+      }
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {  // row g + x / 2 · 8 of L is a column of what is kept
+        const int row = lane() % 4 * 2 + x % 2, column = lane() / 4;
+        auto* const sum = reinterpret_cast<float*>(&own[x / 2][4 * row + column / 2]);
+        sum[2 * n + column % 2] = l[n].x[x];
+      }
+    }
   }
 
   // ---- the diagonal blocks
 
-  // N_ww. What stands above N's diagonal is never read.
-  static __device__ void put_system(const System& system, Factors& own, SystemBlocks& to) {
+  // What this lane has of −N_ww's block of 8 × 8 below the diagonal, in fp16, and whether no key
+  // that it sees is too long.
+  struct Between {
+    std::uint32_t n[blocks];
+    bool short_keys;
+  };
+  // −N_ww. What stands above its diagonal is never read.
+  static __device__ Between put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
+    Between between = {{}, true};
     float2 n[blocks][3];
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
       const float4 left = system.left[w][lane()];
       n[w][0] = {left.x, left.y}, n[w][1] = {left.z, left.w}, n[w][2] = system.right[w][lane()];
+#pragma unroll
+      for (int e = 0; e < 3; e += 2) {
+        between.short_keys &= n[w][e].x <= most_square && n[w][e].y <= most_square;
+      }
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
@@ -327,88 +373,198 @@ struct Preparation {
     }
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
+      between.n[w] = pack_halves(n[w][1].x, n[w][1].y);
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = g + (e + 1) / 2 * 8, j = 2 * t + e / 2 * 8;
         *reinterpret_cast<float2*>(&to[w][24 * i + j]) = n[w][e];
       }
     }
+    return between;
   }
 
-  // D_w in place of N_ww by forward substitution, block w by lanes 8w … 8w+7, which have columns c
-  // and c+8 each.
-  static __device__ void invert_diagonals(const SystemBlocks& N, InverseBlocks& D) {
-    const int c = lane() % 8, w = lane() / 8;
+  // D_w of any head by forward substitution, block w by lanes 8w … 8w+7, which have columns c and
+  // c+8 each.
+  struct Columns {
     float x[block], y[block];  // y: of column c+8, from row 8 on
+
+    __device__ explicit Columns(const SystemBlocks& N) {
+      const int own = opaque(lane()), c = own % 8, w = own / 8;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
-      x[i + 8] = 0;
-    }
+      for (int i = 0; i < 8; ++i) {
+        x[i] = y[i + 8] = i == c ? 1.0F : 0.0F;
+        x[i + 8] = 0;
+      }
 #pragma unroll
-    for (int i = 1; i < block; ++i) {
+      for (int i = 1; i < block; ++i) {
 #pragma unroll
-      for (int first = 0; first < i; first += 4) {
-        const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
-        const float row[] = {of.x, of.y, of.z, of.w};
+        for (int first = 0; first < i; first += 4) {
+          const float4 of = *reinterpret_cast<const float4*>(N[w] + 24 * i + first);
+          const float row[] = {of.x, of.y, of.z, of.w};
 #pragma unroll
-        for (int m = first; m < min(first + 4, i); ++m) {
-          x[i] -= row[m - first] * x[m];
-          if (m >= 8) y[i] -= row[m - first] * y[m];
+          for (int m = first; m < min(first + 4, i); ++m) {
+            x[i] += row[m - first] * x[m];
+            if (m >= 8) y[i] += row[m - first] * y[m];
+          }
         }
       }
     }
-    __syncwarp();
-    float* const d = D[w];
-    const int start = column_start(c);
+    __device__ void put(InverseBlocks& D) const {
+      float* const d = D[lane() / 8];
+      const int start = column_start(lane() % 8);
 #pragma unroll
-    for (int i = 0; i < block; i += 4) {
-      *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
-      if (i >= 8) {
-        *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+      for (int i = 0; i < block; i += 4) {
+        *reinterpret_cast<float4*>(d + (start ^ i)) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+        if (i >= 8) {
+          *reinterpret_cast<float4*>(d + 128 + (start ^ i)) = {y[i], y[i + 1], y[i + 2], y[i + 3]};
+        }
       }
     }
-  }
+  };
 
   // ---- A
 
-  static __device__ Block diagonal(const InverseBlocks& D, int w) {
-    const int row = lane() / 4, column = lane() % 4 * 2;
-    const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
-    const float* const d = D[w];
-    return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
-             {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
-  }
-  static __device__ Block diagonal_transposed(const InverseBlocks& D, int w) {
-    const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
-    const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
-    const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
-    return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
-  }
+  // D_w and D_wᵀ out of where Columns put them.
+  struct Diagonals {
+    const InverseBlocks& D;
 
-  // Columns times the factors of block w's tokens, split. Its register `zero` is 0.
-  template <int zero = 4>
-  static __device__ SplitLeft scaled(Block a, const float (&factors)[chunk_tokens], int w) {
+    __device__ Block operator[](int w) const {
+      const int row = lane() / 4, column = lane() % 4 * 2;
+      const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
+      const float* const d = D[w];
+      return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
+               {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
+    }
+    __device__ Block transposed(int w) const {
+      const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
+      const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
+      const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
+      return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
+    }
+  };
+  // The same in fp16, for ordinary heads. Of blocks of 8 × 8, [D 0; X D'] is the inverse of
+  // [I+N 0; M I+N'], where Xᵀ = −(Dᵀ Mᵀ) D'ᵀ. D and D' come by substitution, column c of block w's
+  // in lane 8w + c, and X by products, for two w at once.
+  struct HalfDiagonals {
+    HalfLeft D[blocks], Dt[blocks];
+
+    __device__ HalfDiagonals(Diagonal& own, const Between& between) {
+      put_columns(own);
+      __syncwarp();
+      std::uint32_t upper[blocks], lower[blocks], upper_t[blocks], lower_t[blocks];
+      const auto start = place(own);
+      ldmatrix_transposed(upper, start), ldmatrix(upper_t, start);
+      ldmatrix_transposed(lower, start + 128), ldmatrix(lower_t, start + 128);
+#pragma unroll
+      for (int w = 0; w < blocks; w += 2) {
+        Sum product = {}, x = {};
+        mma(product, HalfLeft{{upper_t[w], 0, 0, upper_t[w + 1]}},
+            HalfRight{{between.n[w], between.n[w + 1]}});
+        mma(x,
+            HalfLeft{{pack_halves(product.x[0], product.x[1]), 0, 0,
+                      pack_halves(product.x[2], product.x[3])}},
+            HalfRight{{lower[w], lower[w + 1]}});
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const std::uint32_t x_t = pack_halves(x.x[2 * e], x.x[2 * e + 1]);
+          D[w + e] = {{upper[w + e], sm80::transposed(x_t), 0, lower[w + e]}};
+          Dt[w + e] = {{upper_t[w + e], 0, x_t, lower_t[w + e]}};
+        }
+      }
+    }
+    static __device__ std::uint32_t place(Diagonal& of) {
+      const int own = opaque(lane());
+      return static_cast<std::uint32_t>(__cvta_generic_to_shared(&of.D[own / 8][0][own % 8]));
+    }
+    static __device__ void put_columns(Diagonal& to) {
+      const int own = opaque(lane()), c = own % 8, w = own / 8;
+      float x[2][8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[0][i] = x[1][i] = i == c ? 1.0F : 0.0F;
+#pragma unroll
+      for (int i = 1; i < 8; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int first = 0; first < i; first += 4) {
+            const float4 of =
+                *reinterpret_cast<const float4*>(to.N[w] + 24 * (i + 8 * h) + 8 * h + first);
+            const float row[] = {of.x, of.y, of.z, of.w};
+#pragma unroll
+            for (int m = first; m < min(first + 4, i); ++m) x[h][i] += row[m - first] * x[h][m];
+          }
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        to.D[w][h][c] = {pack_halves(x[h][0], x[h][1]), pack_halves(x[h][2], x[h][3]),
+                         pack_halves(x[h][4], x[h][5]), pack_halves(x[h][6], x[h][7])};
+      }
+    }
+    // Whether no entry is above 1.
+    __device__ bool are_small() const {
+      __half2 most = {};
+#pragma unroll
+      for (const HalfLeft& d : D) {
+#pragma unroll
+        for (const std::uint32_t x : d.x) most = __hmax2(most, __habs2(halves_of(x)));
+      }
+      const float2 both = __half22float2(most);
+      return both.x <= 1 && both.y <= 1;
+    }
+    __device__ const HalfLeft& operator[](int w) const { return D[w]; }
+    __device__ const HalfLeft& transposed(int w) const { return Dt[w]; }
+  };
+
+  // What products take, as two halves of bf16 or as one fp16. Its register `zero` is 0.
+  template <class Operand, int zero = 4>
+  static __device__ Operand operand(const Block& a) {
+    if constexpr (std::is_same_v<Operand, SplitLeft>) {
+      return split<zero>(a.x);
+    } else {
+      return half_left<zero>(a.x);
+    }
+  }
+  // Columns times the factors of block w's tokens.
+  template <class Operand, int zero = 4>
+  static __device__ Operand scaled(Block a, const float (&factors)[chunk_tokens], int w) {
     const float* const f = factors + block * w + lane() % 4 * 2;
     scale_columns(a.x[0], *reinterpret_cast<const float2*>(f));
     scale_columns(a.x[1], *reinterpret_cast<const float2*>(f + 8));
-    return split<zero>(a.x);
+    return operand<Operand, zero>(a);
+  }
+  template <class Operand, int zero>
+  static __device__ HalfLeft scaled(const HalfLeft& a, const float (&factors)[chunk_tokens],
+                                    int w) {
+    const float* const f = factors + block * w + lane() % 4 * 2;
+    HalfLeft scaled;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+      const float2 factor = *reinterpret_cast<const float2*>(f + x / 2 * 8);
+      scaled.x[x] = x == zero ? 0 : product_of_halves(a.x[x], pack_halves(factor.x, factor.y));
+    }
+    return scaled;
+  }
+  // The transpose of L_mj.
+  template <class Operand>
+  static __device__ Operand product(const System& system, int m, int j) {
+    Block l;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const float4 x = system.upper[number(m, j)][n][lane()];
+      l.x[n] = {{x.x, x.y, x.z, x.w}};
+    }
+    return operand<Operand>(l);
   }
 
-  // d += a b, of which b comes as halves, or its transpose.
-  static __device__ void multiply(Block& d, const SplitLeft& a, const RightPair& high,
-                                  const RightPair& low) {
-    mma(d.x, a.low, high);
-    mma(d.x, a.high, low);
-    mma(d.x, a.high, high);
-  }
+  // d += a bᵀ.
   static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
-    multiply(d, a, right(b.high), right(b.low));
+    mma(d.x, a.low, right(b.high));
+    mma(d.x, a.high, right(b.low));
+    mma(d.x, a.high, right(b.high));
   }
-  static __device__ void multiply(Block& d, const SplitLeft& a, const System& system, int m,
-                                  int j) {
-    const int at = number(m, j);
-    multiply(d, a, system.high[at][lane()], system.low[at][lane()]);
+  static __device__ void multiply(Block& d, const HalfLeft& a, const HalfLeft& b) {
+    mma(d.x, a, right(b));
   }
 
   // Puts block (w, j) of A, rounded, or its transpose into a tile. What depends on the lane is one
@@ -435,38 +591,41 @@ struct Preparation {
   };
 
   // A, of which D is there, in its place.
-  template <class Put>
-  static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& of,
+  template <class Operand, class From, class Put>
+  static __device__ void solve(const System& system, const Factors& own, const From& of,
                                const Put& to) {
-    const Block D[] = {diagonal(of, 0), diagonal(of, 1), diagonal(of, 2), diagonal(of, 3)};
-    const Block Dt[] = {diagonal_transposed(of, 0), diagonal_transposed(of, 1),
-                        diagonal_transposed(of, 2)};
+    const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
+                                        Dt[] = {of.transposed(0), of.transposed(1),
+                                                of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<2>(D[1], own.pair, 1), system, 1, 0);
-    multiply(u[1], scaled<2>(D[3], own.pair, 3), system, 3, 2);
-    multiply(below[0], scaled<1>(Dt[0], own.pair, 0), split(u[0].x));
-    multiply(below[1], split(u[1].x), scaled<1>(Dt[2], own.pair, 2));
+    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), product<Operand>(system, 1, 0));
+    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), product<Operand>(system, 3, 2));
+    multiply(below[0], scaled<Operand, 1>(Dt[0], own.pair, 0), operand<Operand>(u[0]));
+    multiply(below[1], operand<Operand>(u[1]), scaled<Operand, 1>(Dt[2], own.pair, 2));
 #pragma unroll
     for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
     to.put_transposed(1, 0, rounded(below[0]));
     to.put(3, 2, rounded(below[1]));
 
-    const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
-                           scaled<2>(D[3], own.half, 3)};
-    const SplitLeft f[] = {scaled<1>(Dt[0], own.half, 0), scaled(below[0], own.half, 1),
-                           scaled<1>(Dt[1], own.half, 1)};
+    const Operand z[] = {scaled<Operand, 2>(D[2], own.half, 2),
+                         scaled<Operand>(below[1], own.half, 2),
+                         scaled<Operand, 2>(D[3], own.half, 3)};
+    const Operand f[] = {scaled<Operand, 1>(Dt[0], own.half, 0),
+                         scaled<Operand>(below[0], own.half, 1),
+                         scaled<Operand, 1>(Dt[1], own.half, 1)};
     Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      multiply(v[0][j], z[0], system, 2, j);
-      multiply(v[1][j], z[1], system, 2, j);
-      multiply(v[1][j], z[2], system, 3, j);
+      const Operand l = product<Operand>(system, 2, j);
+      multiply(v[0][j], z[0], l);
+      multiply(v[1][j], z[1], l);
+      multiply(v[1][j], z[2], product<Operand>(system, 3, j));
     }
     to.release_system();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const SplitLeft v0 = split(v[w][0].x), v1 = split(v[w][1].x);
+      const Operand v0 = operand<Operand>(v[w][0]), v1 = operand<Operand>(v[w][1]);
       multiply(a[w][0], v0, f[0]);
       multiply(a[w][1], v1, f[2]);
       multiply(a[w][0], v1, f[1]);
@@ -498,21 +657,19 @@ struct Preparation {
     Place at;
     int heads;
   };
-  static __device__ Chunk chunk_of(const Arguments& arguments, unsigned work) {
-    if (work >= arguments.works) return {};
-    return arguments.tensors.chunks[work / (arguments.query_heads * arguments.groups)];
-  }
-  static __device__ Work work_of(const Arguments& arguments, unsigned work, const Chunk& chunk,
-                                 int member) {
-    if (work >= arguments.works) return {};
-    const unsigned of_chunk = arguments.query_heads * arguments.groups;
-    const unsigned query_group = work % of_chunk, query_head = query_group / arguments.groups;
+  // Of a query head and those of its value heads that a team has.
+  static __device__ Work work_of(const Arguments& arguments, unsigned query_group,
+                                 const Chunk& chunk, int member) {
+    const unsigned query_head = query_group / arguments.groups;
     const int first = query_group % arguments.groups * arguments.group_heads;
     return {{chunk.token, chunk.length,
              static_cast<int>(query_head) * arguments.heads_per_query + first + member,
              static_cast<int>(query_head), arguments.query_heads,
              arguments.query_heads * arguments.heads_per_query},
             min(arguments.group_heads, arguments.heads_per_query - first)};
+  }
+  static __device__ unsigned of_chunk(const Arguments& arguments) {
+    return arguments.query_heads * arguments.groups;
   }
 
   // All that a team does together: L, and g of its heads, of which a warp keeps its own.
@@ -549,11 +706,19 @@ struct Preparation {
     put_gates(gates, factors);
     __syncwarp();
     to.wait();
-    put_system(system, factors, square.N);
+    const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
-    invert_diagonals(square.N, square.D);
-    __syncwarp();
-    solve(system, factors, square.D, to);
+    const HalfDiagonals halves(square.diagonal, between);
+    const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
+    if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
+      solve<HalfLeft>(system, factors, halves, to);
+    } else {
+      const Columns columns(square.diagonal.N);
+      __syncwarp();
+      columns.put(square.D);
+      __syncwarp();
+      solve<SplitLeft>(system, factors, Diagonals{square.D}, to);
+    }
     __syncwarp();
   }
 
@@ -564,7 +729,12 @@ struct Preparation {
     const int member = warp & (team - 1), own_team = warp * arguments.teams / warps;
     const Plan plan = Plan::at(shared.plans + own_team * Plan::bytes(team), team);
     const unsigned work = blockIdx.x * arguments.teams + own_team;
-    auto [at, heads] = work_of(arguments, work, chunk_of(arguments, work), member);
+    Work own = {};
+    if (work < arguments.works) {
+      const unsigned chunk = work / of_chunk(arguments), query_group = work % of_chunk(arguments);
+      own = work_of(arguments, query_group, x.chunks[chunk], member);
+    }
+    auto& [at, heads] = own;
     const bool has_head = member < heads;
     const Gates gates = team == 4   ? begin<4>(x, at, member, heads, plan)
                         : team == 2 ? begin<2>(x, at, member, heads, plan)
@@ -611,7 +781,7 @@ struct Preparation {
 };
 
 static_assert(sizeof(Preparation::Square) == 8192 && sizeof(Preparation::Factors) == 1280 &&
-              sizeof(Preparation::System) == 9216);
+              sizeof(Preparation::System) == 9216 && sizeof(Preparation::Shared) == 74752);
 
 }  // namespace sm80
 }  // namespace gdn

@@ -4,16 +4,17 @@
 //
 // What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
 //   raw gates, which came beside the work before, to where their heads are
-//   ─ K has come ─ prefix sums; L by wgmma
-//   ─ L in K's place; g out; the next work's place is read, its raw gates are on their way and its
-//   K as far as L2
-//   ─ N and D of the warp's own head, once its last A has been read; products with L
+//   ─ K has come ─ L by wgmma, and prefix sums beside it
+//   ─ L in K's place; g out
+//   ─ the next work's raw gates are on their way, and its K as far as L2; N and D of the warp's own
+//   head, once its last A has been read; products with L
 //   ─ L is not needed any more: the next K comes. The rest of A, and A out
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
-// 40, its zeros 24, and 64 as the copy engine reads it: ~630 in all, not 716, and ~1540
-// instructions, not ~1790. Four CTAs are on a multiprocessor, of 54 KiB and 128 registers.
+// 40, its zeros 24, and 64 as the copy engine reads it: ~560 in all, not ~640, and ~1000
+// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 54 KiB and
+// 128 registers.
 //
 // Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
 //   37   any device's
@@ -23,8 +24,15 @@
 //   35   A's place waited for when it is written, and K brought as soon as L has been read, which
 //        halved what was waited for K
 //   35   K brought to L2 before that
-// where 25 are DRAM's. L1 is busy for 67 % of the time, L2 for 75 %, and a warp issues every ninth
-// cycle: latencies of products and of shared memory, with four warps a scheduler.
+// where 25 are DRAM's. L1 was busy for 67 % of the time, L2 for 75 %, and a warp issued every ninth
+// cycle: latencies of products and of shared memory, with four warps a scheduler, of ~1540
+// instructions. Since then
+//   one pass of fp16 for ordinary heads      ~1190   a third of the products, no splits
+//   a CTA keeps its heads                    ~1120   three divisions a work fewer
+//   substitution of 8 × 8 for ordinary heads ~1000
+// and gates are summed while L is made. At nine to ten cycles an instruction, 62 such heads a
+// multiprocessor, on 16 warps, are 35,000 to 39,000 cycles, 20 to 22 µs: less than DRAM's 25.
+// Predicted: 28.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
@@ -44,6 +52,7 @@ struct HopperPreparation : sm80::Preparation {
   struct Arguments {
     CUtensorMap k, A;
     Portable::Arguments work;
+    unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
   struct Shared {  // 55,296 bytes
     union {        // the one after the other
@@ -53,7 +62,7 @@ struct HopperPreparation : sm80::Preparation {
     Square squares[warps];
     Factors factors[warps];
     PhaseBarrier k_full;
-    Place at[2][warps];  // of this work and the next: there are no registers to keep them in
+    Work own[2][warps];  // of this chunk and the next: there are no registers to keep them in
   };
 
   // The copy engine knows no end of a sequence.
@@ -103,30 +112,30 @@ struct HopperPreparation : sm80::Preparation {
       __syncwarp();
     }
     __device__ void release_system() const {
-      publish_to_async();
       __syncthreads();
-      bring_keys(arguments, shared.at[next][member], shared);
+      bring_keys(arguments, shared.own[next][member].at, shared);
     }
   };
 
-  // L in the place of K.
-  static __device__ void put_products(Shared& shared) {
-    Sum l[chunk_tokens / 8];
+  // L as accumulators, of which a warp has block row warp(); and in the place of K.
+  using RowOfProducts = Sum[chunk_tokens / 8];
+  static __device__ void begin_products(RowOfProducts& l, Shared& shared) {
     products_begin();
 #pragma unroll
     for (int k = 0; k < head_dim; k += 16) {
       sm90::multiply<Major::k, Major::k>(l, shared.K.k_major(0, k), shared.K.k_major(0, k), k > 0);
     }
     products_commit();
+  }
+  static __device__ void put_products(RowOfProducts& l, Shared& shared) {
     products_wait<0>();
     __syncthreads();
     const int w = warp();
 #pragma unroll
     for (int j = 0; j < blocks; ++j) {
-      const int ahead = (j - w) & (blocks - 1);
-      if (ahead > 2 || (ahead == 2 && w >= 2)) continue;
-      put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+      if (j >= w) put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
     }
+    publish_to_async();  // the next K comes over it
   }
 
   // A out of its tile, which lacks the zeros above the diagonal.
@@ -136,10 +145,14 @@ struct HopperPreparation : sm80::Preparation {
                       square);
       return;
     }
+    const int own = sm80::opaque(lane());
 #pragma unroll
     for (int w = 0; w < blocks; ++w) {
 #pragma unroll
-      for (int j = w + 1; j < blocks; ++j) put_left(square.A, block * w, block * j, Left{});
+      for (int j = w + 1; j < blocks; ++j) {
+        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
+        *reinterpret_cast<uint4*>(to) = {};
+      }
     }
     publish_to_async();
     __syncwarp();
@@ -157,38 +170,44 @@ struct HopperPreparation : sm80::Preparation {
     const Tensors& x = arguments.work.tensors;
     const int member = dealt_warp();
     Factors& factors = shared.factors[member];
-    int heads = 0;
+    const unsigned of_chunk = Portable::of_chunk(arguments.work);
+    if (lane() == 0) {
+      shared.own[0][member] = shared.own[1][member] =
+          work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
+    }
     Raw raw;
-    // Where a work is, and its gates.
-    const auto find = [&](unsigned i, const Chunk& chunk, Place& at) {
-      const Work work = work_of(arguments.work, i, chunk, member);
-      raw = load_gates(x, Share(work.at, member, warps, work.heads));
-      heads = work.heads;
-      if (lane() == 0) at = work.at;
+    // Where a chunk is, and its gates.
+    const auto find = [&](const Chunk& chunk, Work& own) {
+      if (lane() == 0) own.at.token = chunk.token, own.at.length = chunk.length;
       __syncwarp();
+      raw = load_gates(x, Share(own.at, member, warps, own.heads));
     };
-    find(blockIdx.x, chunk_of(arguments.work, blockIdx.x), shared.at[0][member]);
-    bring_keys(arguments, shared.at[0][member], shared);
+    unsigned i = blockIdx.x / of_chunk;
+    find(x.chunks[i], shared.own[0][member]);
+    bring_keys(arguments, shared.own[0][member].at, shared);
     std::uint32_t parity = 0;
     int now = 0;
-    for (unsigned i = blockIdx.x; i < arguments.work.works; i += gridDim.x, now ^= 1) {
-      const Place& at = shared.at[now][member];
-      const Chunk next = chunk_of(arguments.work, i + gridDim.x);
+    for (; i < arguments.chunks; i += arguments.step, now ^= 1) {
+      const auto& [at, heads] = shared.own[now][member];
+      Chunk next = {};
+      if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
       const bool has_head = member < heads;
       put_raw(raw, Share(at, member, warps, heads), shared.factors);
       const bool by_engine = is_copied_by_engine(at);
       if (!by_engine) load_keys(x, at, shared);
       __syncthreads();
-      const Gates gates = sum_gates(factors, member, warps);
       if (by_engine) {
         shared.k_full.wait(parity);
         parity ^= 1;
       }
-      put_products(shared);
+      RowOfProducts l;
+      begin_products(l, shared);
+      const Gates gates = sum_gates(factors, member, warps);
+      put_products(l, shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
-      find(i + gridDim.x, next, shared.at[now ^ 1][member]);  // its gates come while A is made
-      prefetch_keys(arguments, shared.at[now ^ 1][member]);
+      find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
+      prefetch_keys(arguments, shared.own[now ^ 1][member].at);
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
         invert(gates, shared.system, shared.squares[member], factors, to);
@@ -201,16 +220,23 @@ struct HopperPreparation : sm80::Preparation {
   }
 };
 
+static_assert(sizeof(HopperPreparation::Shared) == 55'296);
+
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
   const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
+  const std::int64_t chunks = std::ssize(problem.chunks());
+  const std::int64_t of_chunk = std::int64_t{problem.query_heads} * work.groups;
   // As many rounds as it takes, all of them as full.
-  const std::int64_t most = std::int64_t{Kernel::blocks_per_processor} * processors();
-  const std::int64_t rounds = (work.works + most - 1) / most;
+  const std::int64_t most = Kernel::blocks_per_processor * processors();
+  const std::int64_t side_by_side = std::max<std::int64_t>(most / of_chunk, 1);
+  const std::int64_t rounds = (chunks + side_by_side - 1) / side_by_side;
+  const std::int64_t step = rounds > 0 ? (chunks + rounds - 1) / rounds : 0;
   return launcher<Kernel>(
-      rounds > 0 ? (work.works + rounds - 1) / rounds : 0,
+      step * of_chunk,
       {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
-       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work});
+       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work,
+       static_cast<unsigned>(chunks), static_cast<unsigned>(step)});
 }
 
 }  // namespace

@@ -8,9 +8,15 @@
 
 namespace gdn::sm80 {
 
-// As Left, of fp16.
+// As Left, Right and RightPair, of fp16.
 struct alignas(16) HalfLeft {
   std::uint32_t x[4];
+};
+struct HalfRight {
+  std::uint32_t x[2];
+};
+struct alignas(16) HalfRightPair {
+  HalfRight tile[2];
 };
 
 __device__ inline std::uint32_t bits_of(__half2 pair) {
@@ -24,6 +30,9 @@ __device__ inline __half2 halves_of(std::uint32_t pair) {
 }
 __device__ inline float2 unpack_halves(std::uint32_t pair) {
   return __half22float2(halves_of(pair));
+}
+__device__ inline std::uint32_t product_of_halves(std::uint32_t a, std::uint32_t b) {
+  return bits_of(__hmul2(halves_of(a), halves_of(b)));
 }
 
 // The unit of numbers of which `largest` is the largest magnitude. In units that is in [2^14,
@@ -70,6 +79,35 @@ __device__ float2 largest_of_rows(const HalfLeft (&a)[blocks]) {
     largest = __hmax2(largest, __shfl_xor_sync(~0U, largest, lanes));
   }
   return __half22float2(largest);
+}
+
+// [16 × 16] of two neighbouring Sums. Where its register `zero` would be 0, that is known before.
+template <int zero = 4>
+__device__ HalfLeft half_left(const Sum (&d)[2]) {
+  HalfLeft a;
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    const float* of = d[x / 2].x + x % 2 * 2;
+    a.x[x] = x == zero ? 0 : pack_halves(of[0], of[1]);
+  }
+  return a;
+}
+// The transpose of a HalfLeft: the same registers.
+__device__ inline HalfRightPair right(const HalfLeft& a) {
+  return {{{a.x[0], a.x[2]}, {a.x[1], a.x[3]}}};
+}
+
+// d += a b. PTX ISA, "Multiply-and-Accumulate Instruction: mma", m16n8k16 with .f16.
+__device__ inline void mma(Sum& d, const HalfLeft& a, const HalfRight& b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
+}
+// The same for 16 columns, which are two Sums.
+__device__ inline void mma(Sum* d, const HalfLeft& a, const HalfRightPair& b) {
+  mma(d[0], a, b.tile[0]);
+  mma(d[1], a, b.tile[1]);
 }
 
 // [16 × 16] of which `d` has columns 0–7 and 8–15, its rows times `inverse`, and back.

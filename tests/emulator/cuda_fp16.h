@@ -42,7 +42,6 @@ inline __half2 __float2half2_rn(float x) { return __floats2half2_rn(x, x); }
 inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2float(x.y)}; }
 inline __half2 __lows2half2(__half2 x, __half2 y) { return {x.x, y.x}; }
 inline __half2 __highs2half2(__half2 x, __half2 y) { return {x.y, y.y}; }
-
 inline __half2 __hmul2(__half2 x, __half2 y) {
   return __floats2half2_rn(__half2float(x.x) * __half2float(y.x),
                            __half2float(x.y) * __half2float(y.y));

@@ -54,6 +54,7 @@ struct Plain {
 
 // ---- mma.sync, shuffles, votes
 
+template <class Left, class Right, auto pair>
 struct Products : Plain<32> {
   struct Arguments {
     const float *a, *b;  // [16][16], [16][8]
@@ -63,11 +64,10 @@ struct Products : Plain<32> {
     const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
     const auto a = [&](int row, int column) { return x.a[16 * row + column]; };
     const auto b = [&](int row, int column) { return x.b[8 * row + column]; };
-    const auto pair = [](float low, float high) { return sm80::pack(low, high); };
     const Left left = {
         {pair(a(g, 2 * t), a(g, 2 * t + 1)), pair(a(g + 8, 2 * t), a(g + 8, 2 * t + 1)),
          pair(a(g, 2 * t + 8), a(g, 2 * t + 9)), pair(a(g + 8, 2 * t + 8), a(g + 8, 2 * t + 9))}};
-    const sm80::Right right = {
+    const Right right = {
         {pair(b(2 * t, g), b(2 * t + 1, g)), pair(b(2 * t + 8, g), b(2 * t + 9, g))}};
     Sum d = {{1, 1, 1, 1}};
     sm80::mma(d, left, right);
@@ -82,13 +82,19 @@ TEST(Emulator, MultipliesFragmentsOfAWarp) {
   std::vector<float> a(256), b(128), d(128);
   for (int i = 0; i < 256; ++i) a[i] = static_cast<float>(i * 37 % 17 - 8);
   for (int i = 0; i < 128; ++i) b[i] = static_cast<float>(i * 29 % 13 - 6);
-  run<Products>({a.data(), b.data(), d.data()});
-  for (int row = 0; row < 16; ++row)
-    for (int column = 0; column < 8; ++column) {
-      double sum = 1;
-      for (int k = 0; k < 16; ++k) sum += a[16 * row + k] * b[8 * k + column];
-      EXPECT_EQ(d[8 * row + column], sum);
-    }
+  const auto check = [&] {
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        double sum = 1;
+        for (int k = 0; k < 16; ++k) sum += a[16 * row + k] * b[8 * k + column];
+        EXPECT_EQ(d[8 * row + column], sum);
+      }
+  };
+  run<Products<Left, sm80::Right, sm80::pack>>({a.data(), b.data(), d.data()});
+  check();
+  for (float& x : a) x += 1 / 64.F;  // more bits than bf16 has
+  run<Products<sm80::HalfLeft, sm80::HalfRight, sm80::pack_halves>>({a.data(), b.data(), d.data()});
+  check();
 }
 
 // Rows of 16 numbers to halves with a unit each, and back.

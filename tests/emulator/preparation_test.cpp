@@ -149,6 +149,41 @@ TEST_P(EmulatedPreparation, OfEqualKeysIsExact) {
     }
 }
 
+// Where products are of one pass and where they are of three, and between: keys that are alike by
+// more and more.
+TEST_P(EmulatedPreparation, OfKeysThatAreMoreAndMoreAlikeIsExact) {
+  for (const Gates gates : {Gates::zero, Gates::random_decay})
+    for (const float alike : {0.1F, 0.3F, 0.5F, 0.6F, 0.7F, 0.8F, 0.9F})
+      for (const float least : {0.4F, 0.9F, 1.4F, 1.9F}) {
+        HostCase c(problem_of({128}, 1, 2, false), {.gates = gates});
+        for (int t = 1; t < 128; ++t) {
+          BFloat16* const key = &c.k[t * head_dim];
+          float own[head_dim], square = 0;
+          for (int d = 0; d < head_dim; ++d) {
+            own[d] = alike * to_float(c.k[d]) + (1 - alike) * to_float(key[d]);
+            square += own[d] * own[d];
+          }
+          for (int d = 0; d < head_dim; ++d) key[d] = to_bfloat16(own[d] / std::sqrt(square));
+        }
+        for (float& beta : c.beta) beta = least + 0.1F * beta;
+        run(c, 5);
+        expect_exact(c, std::string(name_of(gates)) + ", alike by " + std::to_string(alike) +
+                            ", beta from " + std::to_string(least));
+      }
+}
+
+// Keys that are not of unit length: their products alone would be beyond fp16, or what they are
+// multiplied by below it.
+TEST_P(EmulatedPreparation, OfLongAndShortKeysIsExact) {
+  for (const float length : {0x1p-12F, 0.5F, 1.2F, 1.25F, 2.0F, 16.0F, 64.0F, 512.0F, 0x1p20F}) {
+    HostCase c(problem_of({100}, 1, 2, false), {});
+    for (BFloat16& x : c.k) x = to_bfloat16(length * to_float(x));
+    for (float& beta : c.beta) beta /= std::max(length * length, 1.0F);
+    run(c, 6);
+    expect_exact(c, "of length " + std::to_string(length));
+  }
+}
+
 // A sequence next to one of NaN is what it is alone.
 TEST_P(EmulatedPreparation, DoesNotSeeNeighbours) {
   HostCase c(problem_of({70, 70, 70}, 1, 2, false), {});

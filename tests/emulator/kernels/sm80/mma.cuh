@@ -21,7 +21,9 @@ namespace gdn::sm80 {
 // Element (row, column) of a Sum that lane 4 (row % 8) + column % 8 / 2 holds.
 inline float& element(Sum& d, int row, int column) { return d.x[row / 8 * 2 + column % 2]; }
 
-inline void mma(Sum& d, const Left& a, const Right& b) {
+// d += a b, of what `unpack` makes of registers.
+template <auto unpack, class Left, class Right>
+void multiply_fragments(Sum& d, const Left& a, const Right& b) {
   struct Own {
     Sum* d;
     const Left* a;
@@ -48,6 +50,8 @@ inline void mma(Sum& d, const Left& a, const Right& b) {
       }
   });
 }
+
+inline void mma(Sum& d, const Left& a, const Right& b) { multiply_fragments<unpack>(d, a, b); }
 inline void mma(Sum* d, const Left& a, const RightPair& b) {
   mma(d[0], a, b.tile[0]);
   mma(d[1], a, b.tile[1]);
