@@ -25,6 +25,8 @@
 // Substitution, not a series, inverts the diagonal blocks: with β near 2 and equal keys a series
 // loses every digit. The products take three of the four products of two bf16 halves, 16 bits: what
 // that costs there is seen (1.5e-3 of A), but is no more than A's own rounding to bf16.
+// Where keys are alike, that is too much for the sums that A goes into, and A_low has what rounding
+// took. To find out where takes some 60 instructions of a warp.
 //
 // What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
 // warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
@@ -434,10 +436,57 @@ struct Preparation {
     __device__ void release_system() const {}
   };
 
+  // What rounding takes from an ill-conditioned chunk's A, straight into memory: it is seldom.
+  struct PutLow {
+    const Tensors& x;
+    const Place& at;
+
+    __device__ bool is_wanted() const { return x.A_low != nullptr; }
+    __device__ void put(int w, int j, const Left& a) const {
+      const int row = block * w + lane() / 4, stride = at.inverse_stride();
+      BFloat16* to = x.A_low + at.inverse() + row * stride + block * j + lane() % 4 * 2;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (row + e % 2 * 8 >= at.length) continue;
+        *reinterpret_cast<std::uint32_t*>(to + e % 2 * 8 * stride + e / 2 * 8) = a.x[e];
+      }
+    }
+    __device__ void put_above() const {
+#pragma unroll
+      for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+        for (int j = w + 1; j < blocks; ++j) put(w, j, Left{});
+      }
+    }
+    __device__ void put_none() const {
+      if (lane() == 0) x.A_low[at.inverse()] = {0x3F80};  // 1
+    }
+  };
+
+  // Of A, as most_squares has it, by all lanes.
+  static __device__ float squares(const Block (&D)[blocks], const Block (&below)[2]) {
+    const auto squares_of = [](const auto& a) {
+      float sum = 0;
+#pragma unroll
+      for (const Block& block : a) {
+#pragma unroll
+        for (const Sum& part : block.x) {
+#pragma unroll
+          for (const float element : part.x) sum += element * element;
+        }
+      }
+      return sum;
+    };
+    float sum = squares_of(D) - squares_of(below) / 2;
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
+    return sum - chunk_tokens;  // those of the diagonal
+  }
+
   // A, of which D is there, in its place.
   template <class Put>
   static __device__ void solve(const System& system, const Factors& own, const InverseBlocks& of,
-                               const Put& to) {
+                               const Put& to, const PutLow& low) {
     const Block D[] = {diagonal(of, 0), diagonal(of, 1), diagonal(of, 2), diagonal(of, 3)};
     const Block Dt[] = {diagonal_transposed(of, 0), diagonal_transposed(of, 1),
                         diagonal_transposed(of, 2)};
@@ -451,6 +500,19 @@ struct Preparation {
     for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
     to.put_transposed(1, 0, rounded(below[0]));
     to.put(3, 2, rounded(below[1]));
+    bool is_split = false;
+    if (low.is_wanted()) {
+      is_split = squares(D, below) > most_squares;
+      if (is_split) {
+#pragma unroll
+        for (int w = 0; w < blocks; ++w) low.put(w, w, split(D[w].x).low);
+        low.put(1, 0, turned(split(below[0].x).low));
+        low.put(3, 2, split(below[1].x).low);
+        low.put_above();
+      } else {
+        low.put_none();
+      }
+    }
 
     const SplitLeft z[] = {scaled<2>(D[2], own.half, 2), scaled(below[1], own.half, 2),
                            scaled<2>(D[3], own.half, 3)};
@@ -471,7 +533,10 @@ struct Preparation {
       multiply(a[w][1], v1, f[2]);
       multiply(a[w][0], v1, f[1]);
 #pragma unroll
-      for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
+      for (int j = 0; j < 2; ++j) {
+        to.put(2 + w, j, rounded(a[w][j]));
+        if (is_split) low.put(2 + w, j, split(a[w][j].x).low);
+      }
     }
   }
 
@@ -545,7 +610,7 @@ struct Preparation {
   // A of a head, put where `to` says.
   template <class Put>
   static __device__ void invert(const Gates& gates, const System& system, Square& square,
-                                Factors& factors, const Put& to) {
+                                Factors& factors, const Put& to, const PutLow& low) {
     put_gates(gates, factors);
     __syncwarp();
     to.wait();
@@ -553,7 +618,7 @@ struct Preparation {
     __syncwarp();
     invert_diagonals(square.N, square.D);
     __syncwarp();
-    solve(system, factors, square.D, to);
+    solve(system, factors, square.D, to, low);
     __syncwarp();
   }
 
@@ -571,7 +636,7 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
-    invert(gates, plan.system, square, plan.factors[member], PutPairs(square));
+    invert(gates, plan.system, square, plan.factors[member], PutPairs(square), PutLow{x, at});
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }
 

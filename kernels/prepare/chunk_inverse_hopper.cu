@@ -191,7 +191,7 @@ struct HopperPreparation : sm80::Preparation {
       prefetch_keys(arguments, shared.at[now ^ 1][member]);
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
-        invert(gates, shared.system, shared.squares[member], factors, to);
+        invert(gates, shared.system, shared.squares[member], factors, to, PutLow{x, at});
         store(arguments, at, shared.squares[member]);
       } else {
         to.release_system();
