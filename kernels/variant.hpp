@@ -55,6 +55,12 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+// A chunk is ill-conditioned where A has many and large elements near its diagonal: where the
+// squares of those below it in A's four blocks of 16 tokens, less half of those in the block below
+// the first and below the third, come to more than this. Keys in random directions have as many
+// large elements far from the diagonal as near it.
+inline constexpr float most_squares = 5;
+
 // Where the tensors of a problem lie, in the memory of the backend. Row-major, last index fastest.
 struct Tensors {
   const BFloat16* q = nullptr;           // [tokens][query_heads][128]
@@ -70,6 +76,9 @@ struct Tensors {
 
   float* g = nullptr;     // [tokens][value_heads]      prefix sum of max(raw_g, -128) in a chunk
   BFloat16* A = nullptr;  // [tokens][value_heads][64]  row r of a chunk: r+1 columns, the rest 0
+  // As A: what rounding took from it where a chunk is ill-conditioned. The first element of another
+  // chunk, here 0, is 1 then, and the rest of it is not there. Null: nobody knows.
+  BFloat16* A_low = nullptr;
 
   BFloat16* output = nullptr;    // [tokens][value_heads][128]
   float* final_state = nullptr;  // [sequences][value_heads][dk][dv]

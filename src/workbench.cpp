@@ -126,6 +126,7 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
 
   g_ = make(value_rows * sizeof(float));
   A_ = make(value_rows * chunk_tokens * sizeof(BFloat16));
+  A_low_ = make(A_.bytes());
   output_ = make(value_rows * head_dim * sizeof(BFloat16));
   final_state_ = make(states * sizeof(float));
 
@@ -140,6 +141,7 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
               .first_chunk = first_chunk_.as<std::int32_t>(),
               .g = g_.as<float>(),
               .A = A_.as<BFloat16>(),
+              .A_low = A_low_.as<BFloat16>(),
               .output = output_.as<BFloat16>(),
               .final_state = final_state_.as<float>()};
 
@@ -196,7 +198,7 @@ std::uint64_t Workbench::hash_results() {
 }
 
 std::uint64_t Workbench::hash_prepared() {
-  return chain_hash(g_.hash(backend_), A_.hash(backend_));
+  return chain_hash(chain_hash(g_.hash(backend_), A_.hash(backend_)), A_low_.hash(backend_));
 }
 
 void Workbench::poison_results(bool preparation_too) {
@@ -205,22 +207,19 @@ void Workbench::poison_results(bool preparation_too) {
   if (preparation_too) {
     g_.poison(backend_);
     A_.poison(backend_);
+    A_low_.poison(backend_);
     prepared_.reset();
   }
 }
 
 void Workbench::verify_surroundings(const Guarded& workspace) {
-  std::vector<std::pair<const char*, const Guarded*>> all = {{"q", &q_},
-                                                             {"k", &k_},
-                                                             {"v", &v_},
-                                                             {"raw_g", &raw_g_},
-                                                             {"beta", &beta_},
-                                                             {"g", &g_},
-                                                             {"A", &A_},
-                                                             {"output", &output_},
-                                                             {"final_state", &final_state_},
-                                                             {"chunks", &chunks_},
-                                                             {"offsets", &offsets_}};
+  std::vector<std::pair<const char*, const Guarded*>> all = {
+      {"q", &q_},           {"k", &k_},
+      {"v", &v_},           {"raw_g", &raw_g_},
+      {"beta", &beta_},     {"g", &g_},
+      {"A", &A_},           {"A_low", &A_low_},
+      {"output", &output_}, {"final_state", &final_state_},
+      {"chunks", &chunks_}, {"offsets", &offsets_}};
   if (case_.problem.initial_state) all.emplace_back("initial_state", &initial_state_);
   if (workspace.bytes() > 0) all.emplace_back("workspace", &workspace);
   for (const auto& [name, tensor] : all)

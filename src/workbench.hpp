@@ -109,7 +109,7 @@ class Workbench {
   std::optional<Recipe> recipe_;
   Guarded q_, k_, v_, raw_g_, beta_, initial_state_;
   Guarded offsets_, chunks_, first_chunk_;
-  Guarded g_, A_, output_, final_state_;
+  Guarded g_, A_, A_low_, output_, final_state_;
   Tensors tensors_;
   std::string input_hash_;
   std::uint64_t structure_hash_ = 0;       // of the chunk map

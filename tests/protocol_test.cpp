@@ -375,7 +375,10 @@ struct RegisterOptions {
   int state_groups = 2;
   int gates_slots = 4;  // that a chunk's gates go round
   int fills = 3;        // arrivals that make a stage full
-  bool late = false;    // State waits for the inputs of no chunk but its own (forward_chain.cuh)
+  // Chunks with low halves, for which there is one place: the first ones. Behind others Scores
+  // waits for a phase of `free` where it has waited for none before, but Load has.
+  int split = 0;
+  bool late = false;  // State waits for the inputs of no chunk but its own (forward_chain.cuh)
   // Mistakes:
   bool skips_scores = false;    // State, where there is no output
   bool takes_one_turn = false;  // all outputs have one barrier
@@ -390,6 +393,7 @@ struct RegisterChain {
   std::vector<Tile> V = halves();
   Tile gates = protocol.tile("gates", options.gates_slots);
   Tile P = protocol.tile("P", options.stages);
+  Tile low = protocol.tile("low");
 
   std::vector<Mbarrier> full = protocol.mbarriers("full", options.stages, options.fills);
   std::vector<Mbarrier> free = protocol.mbarriers("free", options.stages, options.state_groups);
@@ -414,6 +418,7 @@ struct RegisterChain {
   int parity(int c) const { return c / options.stages % 2; }
   bool is_last(int c) const { return c + 1 == options.chunks; }
   bool has_output(int c) const { return c >= options.first_output; }
+  bool is_split(int c) const { return c < options.split; }
   int outputs() const { return options.chunks - options.first_output; }
   Mbarrier output_full_of(int output) const { return output_full[output % output_full.size()]; }
 
@@ -433,6 +438,11 @@ struct RegisterChain {
 
   void scores(Role& self, int c) const {
     self.wait(full[stage(c)], parity(c));
+    if (is_split(c)) {
+      const int before = c - 1 + options.stages;  // in the round ahead: at once in the first chunk
+      self.wait(free[stage(before)], parity(before) ^ 1);
+      self.write({low(c)});
+    }
     if (has_output(c)) {
       self.read({inputs(c), gates(c)});
       self.write({P(c)});
@@ -460,6 +470,7 @@ struct RegisterChain {
       put_output(self, group, c - 1);
     }
     if (has_output(c) || !options.skips_scores) self.wait(scores_full[stage(c)], parity(c));
+    if (is_split(c)) self.read({low(c)});
     if (!options.late && !is_last(c)) wait_for_inputs(self, group, c + 1);
     if (options.late && has_output(c)) self.read({P(c)});
     self.end_read({inputs(c), A(c), gates(c)});  // S'
@@ -508,7 +519,10 @@ TEST(RegisterChain, IsOrdered) {
                                     {.chunks = 4, .stages = 3},
                                     {.chunks = 4, .first_output = 1},
                                     {.chunks = 4, .first_output = 2},
-                                    {.chunks = 2, .first_output = 2}}) {
+                                    {.chunks = 2, .first_output = 2},
+                                    {.chunks = 4, .split = 4},
+                                    {.chunks = 5, .stages = 3, .state_groups = 1, .split = 5},
+                                    {.chunks = 4, .first_output = 2, .split = 3}}) {
     SCOPED_TRACE(std::to_string(options.chunks) + " chunks");
     EXPECT_TRUE(is_ordered(register_chain(options)));
   }
@@ -554,6 +568,8 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("scores_full", "State1", read_before_write, "P(0), by State1(1)");
   needs("output_full", "", read_before_write, "O0(0), by Store(0)");
   needs("output_full", "Store", read_before_write, "O0(0), by Store(0)");
+  EXPECT_TRUE(fails_by(overwrite_before_read, "low(0), by Scores(1)",
+                       register_chain({.split = 2}).without("free", "Scores")));
 }
 
 // The X form (kernels/cuda/x_chain.cuh): Keys makes X beside Scores, and State waits for each of

@@ -37,7 +37,7 @@ struct HostCase {
   static constexpr std::size_t padding = 128 * 128;
 
   Problem problem;
-  std::vector<BFloat16> q, k, v, A, output;
+  std::vector<BFloat16> q, k, v, A, A_low, output;
   std::vector<float> raw_g, beta, initial_state, g, final_state;
   std::vector<Chunk> chunks;
   std::vector<std::int32_t> first_chunk;
@@ -54,6 +54,7 @@ struct HostCase {
     k.assign(query_rows * head_dim + padding, nan16);
     v.assign(value_rows * head_dim + padding, nan16);
     A.assign(value_rows * chunk_tokens + padding, nan16);
+    A_low.assign(A.size(), nan16);
     output.assign(value_rows * head_dim + padding, nan16);
     raw_g.assign(value_rows + padding, nan32);
     beta.assign(value_rows + padding, nan32);
@@ -85,6 +86,7 @@ struct HostCase {
             .first_chunk = first_chunk.data(),
             .g = g.data(),
             .A = A.data(),
+            .A_low = A_low.data(),
             .output = output.data(),
             .final_state = final_state.data()};
   }
@@ -131,6 +133,7 @@ struct HostCase {
                        .first_chunk = upload(first_chunk),
                        .g = upload(g),
                        .A = upload(A),
+                       .A_low = upload(A_low),
                        .output = upload(output),
                        .final_state = upload(final_state)};
     const Instance& preparing = preparation(Target::cuda, problem);
@@ -141,6 +144,7 @@ struct HostCase {
     };
     download(g, t.g);
     download(A, t.A);
+    download(A_low, t.A_low);
     download(output, t.output);
     download(final_state, t.final_state);
   }

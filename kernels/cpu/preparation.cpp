@@ -20,6 +20,29 @@ void prefix_sum(const ChunkView& view) {
   }
 }
 
+// What rounding took from A, or that it is not wanted.
+void put_low_half(const ChunkView& view, const Square& a) {
+  const int n = view.length();
+  constexpr int block = 16;
+  float squares = static_cast<float>(-n);
+  for (int first = 0; first < n; first += block) {
+    const int own = std::min(block, n - first), below = std::min(block, n - first - own);
+    squares += a.block(first, first, own, own).squaredNorm();
+    if (first % (2 * block) == 0)
+      squares -= a.block(first + own, first, below, own).squaredNorm() / 2;
+  }
+  BFloat16* const to = view.tensors.A_low;
+  if (!(squares > most_squares)) {
+    to[view.element(0) * chunk_tokens] = to_bfloat16(1);
+    return;
+  }
+  for (int r = 0; r < n; ++r)
+    for (int c = 0; c < chunk_tokens; ++c) {
+      const float x = c < n ? a(r, c) : 0;
+      to[view.element(r) * chunk_tokens + c] = to_bfloat16(x - to_float(to_bfloat16(x)));
+    }
+}
+
 void chunk_inverse(const ChunkView& view) {
   const int n = view.length();
   const Rows k = view.k();
@@ -30,6 +53,7 @@ void chunk_inverse(const ChunkView& view) {
   for (int r = 0; r < n; ++r)
     for (int c = 0; c < chunk_tokens; ++c)
       view.tensors.A[view.element(r) * chunk_tokens + c] = to_bfloat16(c < n ? a(r, c) : 0.0F);
+  if (view.tensors.A_low != nullptr) put_low_half(view, a);
 }
 
 void prepare(const Problem& problem, const Tensors& tensors) {

@@ -80,10 +80,10 @@ struct RawGates {
 };
 
 template <int width>
-struct ForwardChain : RegisterChain<width, 3> {
+struct ForwardChain : RegisterChain<width, 3, false> {
   static constexpr int stages = 3, make_groups = width == 64 ? 2 : 1;
   static_assert(make_groups < stages);
-  using Base = RegisterChain<width, stages>;
+  using Base = RegisterChain<width, stages, false>;
   using Base::engine_warp, Base::store_warp, Base::load_threads, Base::gates_slots,
       Base::state_groups, Base::is_copied_by_engine, Base::has_engine;
   using typename Base::Chain;

@@ -31,7 +31,7 @@ struct ColumnVector {  // 320 bytes
 // The gates of one chunk for kernels that divide by γ where it is worth it. There γ' stands for γ,
 // which is held at e^−64 and above: 1/γ' leaves ten digits of range to what it multiplies, and what
 // γ' is too much by is a 10^28th of what it multiplies.
-struct RatioGates {  // 1,536 bytes; tokens beyond the end repeat the last one's g
+struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's g
   static constexpr float least = -64;
 
   float g[chunk_tokens];
@@ -39,6 +39,7 @@ struct RatioGates {  // 1,536 bytes; tokens beyond the end repeat the last one's
   ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
   ColumnVector fade;      // exp(g_C − g)
   ColumnVector output;    // scale · γ'
+  bool ill_conditioned;
 
   __device__ float gamma_C() const { return sm80::exponential(g[chunk_tokens - 1]); }
   // Whether γ' is γ in all of the chunk.
@@ -59,6 +60,7 @@ struct RatioGates {  // 1,536 bytes; tokens beyond the end repeat the last one's
 // to see, so that the memory's latency is not waited for.
 struct TokenGates {
   float g = 0, beta = 0, last_g = 0;
+  bool ill_conditioned = false;
 
   // `at` is the chunk, as long as the rest of its sequence; behind the end nothing is read.
   __device__ void read(const Tensors& x, const Place& at) {
@@ -67,6 +69,7 @@ struct TokenGates {
     g = x.g[at.gate(min(token, end))];
     last_g = x.g[at.gate(end)];
     beta = token <= end ? x.beta[at.gate(token)] : 0;
+    ill_conditioned = x.A_low != nullptr && x.A_low[at.inverse()].bits == 0;
   }
   __device__ void write(ChunkGates& gates) const {
     const int token = static_cast<int>(threadIdx.x);
@@ -85,6 +88,7 @@ struct TokenGates {
     gates.residual.at(token) = -beta * gamma;
     gates.fade.at(token) = decay(last_g, g);
     gates.output.at(token) = output_scale * gamma;
+    if (token == 0) gates.ill_conditioned = ill_conditioned;
   }
 };
 

@@ -37,14 +37,14 @@ __device__ inline void release(PhaseBarrier& barrier) {
   if (lane() == 0) barrier.arrive();
 }
 
-// A chunk's rows, by the CTA's first `threads` threads, each of which then waits for its copies
-// (sm80/copy.cuh). Rows from `length` on come as 0, and their memory is not read.
+// A chunk's rows, by `threads` threads from a multiple of that on, each of which then waits for its
+// copies (sm80/copy.cuh). Rows from `length` on come as 0, and their memory is not read.
 template <int threads, int columns, class Tile>
 __device__ void load_plainly(Tile& tile, const BFloat16* tensor, int stride, int length) {
   constexpr int units = columns / 8;
   stride = sm80::opaque(stride);  // or a loop around this would keep all strides in registers
 #pragma unroll 1
-  for (int i = sm80::opaque(threadIdx.x); i < chunk_tokens * units; i += threads) {
+  for (int i = sm80::opaque(threadIdx.x % threads); i < chunk_tokens * units; i += threads) {
     const int row = i / units, column = i % units * 8;
     sm80::copy_16(&tile.unit(row, column), tensor + std::int64_t{row} * stride + column,
                   row < length);

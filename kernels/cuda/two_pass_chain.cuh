@@ -372,7 +372,7 @@ struct Transitions : TwoPassChain<128, stages> {
         break;
       case Base::Scores:
         give_registers<Base::scores_registers>();
-        Base::scores(shared, shared.segment);
+        Base::scores(arguments.tensors, shared, shared.segment);
         break;
       default:
         take_registers<Base::state_registers>();

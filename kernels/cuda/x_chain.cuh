@@ -50,8 +50,8 @@
 
 namespace gdn::sm90 {
 
-struct XChain : RegisterChain<64, 3> {
-  using Base = RegisterChain<64, 3>;
+struct XChain : RegisterChain<64, 3, false> {
+  using Base = RegisterChain<64, 3, false>;
   static constexpr const char* form = "x";
   static constexpr int threads = 128 * 4, state_registers = 216;
   enum Role { LoadAndStore, Scores, State, Keys };  // by warpgroup
@@ -141,7 +141,7 @@ struct XChain : RegisterChain<64, 3> {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       gated[j] = {};
-      if (j <= warp()) gated[j] = gated_scores<exact>(score, gates, 16 * j);
+      if (j <= warp()) gated[j] = gated_scores<exact>(score, gates, 16 * j).high;
     }
   }
 

@@ -21,16 +21,20 @@
 // the transpose to the right (sm80/mma.cuh), so that what one yields is what the next one takes:
 // A_10 comes transposed.
 //
-// Precision: only differences of gates <= 0 are exponentiated. An ordinary head is one where no
-// entry of D is above 1, no β above 2 and no ‖k‖² above 1.5, as with keys of unit length. Its
+// Precision: only differences of gates <= 0 are exponentiated. An ordinary chunk of a head is one
+// where the squares below the diagonals of its four D come to no more than most_squares
+// (variant.hpp), and no β is above 2 and no ‖k‖² above 1.5, as with keys of unit length. Its
 // products take operands that are rounded to fp16 once: for random keys that adds 1.1e-4 to 2e-4 of
-// A, and 1e-3 where D comes near 1, to A's own rounding to bf16, of 5e-4 to 8e-4 and 9e-4. None is
-// beyond fp16: |L| <= 1.5, |Z L| <= 48 and |A_10| <= 768, so that below them, with A_32 in Z,
-// |Z L| <= 36,912.
-// In other heads, such as those with β near 2 and equal keys, where terms of either sign nearly
-// cancel, one pass loses two digits and a series for D all of them. Substitution in fp32 makes D
-// there, and products take three of the four products of two bf16 halves, 16 bits: what that costs
-// is seen (1.5e-3 of A), but is no more than A's own rounding. Either is a warp's own choice.
+// A, and 1e-3 where keys are rather alike, to A's own rounding to bf16, of 5e-4 to 8e-4 and 9e-4.
+// None is beyond fp16: a row or column of D has a norm of no more than √6, so that |L| <= 1.5,
+// |Z L| <= 30 and |A_10| <= 288, and below them, with A_32 in Z, |Z L| <= 13,900.
+// In others, such as those with β near 2 and equal keys, where terms of either sign nearly cancel,
+// one pass loses two digits and a series for D all of them. Substitution in fp32 makes D there, and
+// products take three of the four products of two bf16 halves, 16 bits: what that costs is seen
+// (1.5e-3 of A), but is no more than A's own rounding. Either is a warp's own choice.
+// Where keys are so much alike that the chunk is ill-conditioned, that rounding is too much for the
+// sums that A goes into, and A_low has what it took. No ordinary chunk is: what squares are less by
+// does not count there. To find out takes some 40 instructions of a warp, and 60 more in others.
 //
 // What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
 // warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
@@ -424,6 +428,23 @@ struct Preparation {
 
   // ---- A
 
+  static __device__ float squares_of(const Sum& a) {
+    return a.x[0] * a.x[0] + a.x[1] * a.x[1] + a.x[2] * a.x[2] + a.x[3] * a.x[3];
+  }
+  template <int count>
+  static __device__ float squares_of(const Block (&a)[count]) {
+    float sum = 0;
+#pragma unroll
+    for (const Block& block : a) sum += squares_of(block.x[0]) + squares_of(block.x[1]);
+    return sum;
+  }
+  // Of what lanes have the sum, less the squares of A's diagonal.
+  static __device__ float below_diagonal(float squares) {
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) squares += __shfl_xor_sync(~0U, squares, lanes);
+    return squares - chunk_tokens;
+  }
+
   // D_w and D_wᵀ out of where Columns put them.
   struct Diagonals {
     const InverseBlocks& D;
@@ -447,9 +468,9 @@ struct Preparation {
   // in lane 8w + c, and X by products, for two w at once.
   struct HalfDiagonals {
     HalfLeft D[blocks], Dt[blocks];
+    float squares;  // of what this lane made of D
 
-    __device__ HalfDiagonals(Diagonal& own, const Between& between) {
-      put_columns(own);
+    __device__ HalfDiagonals(Diagonal& own, const Between& between) : squares(put_columns(own)) {
       __syncwarp();
       std::uint32_t upper[blocks], lower[blocks], upper_t[blocks], lower_t[blocks];
       const auto start = place(own);
@@ -464,6 +485,7 @@ struct Preparation {
             HalfLeft{{pack_halves(product.x[0], product.x[1]), 0, 0,
                       pack_halves(product.x[2], product.x[3])}},
             HalfRight{{lower[w], lower[w + 1]}});
+        squares += squares_of(x);
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const std::uint32_t x_t = pack_halves(x.x[2 * e], x.x[2 * e + 1]);
@@ -476,7 +498,8 @@ struct Preparation {
       const int own = opaque(lane());
       return static_cast<std::uint32_t>(__cvta_generic_to_shared(&of.D[own / 8][0][own % 8]));
     }
-    static __device__ void put_columns(Diagonal& to) {
+    // Yields the squares of this lane's.
+    static __device__ float put_columns(Diagonal& to) {
       const int own = opaque(lane()), c = own % 8, w = own / 8;
       float x[2][8];
 #pragma unroll
@@ -495,22 +518,14 @@ struct Preparation {
           }
         }
       }
+      float squares = 0;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         to.D[w][h][c] = {pack_halves(x[h][0], x[h][1]), pack_halves(x[h][2], x[h][3]),
                          pack_halves(x[h][4], x[h][5]), pack_halves(x[h][6], x[h][7])};
+        for (const float element : x[h]) squares += element * element;
       }
-    }
-    // Whether no entry is above 1.
-    __device__ bool are_small() const {
-      __half2 most = {};
-#pragma unroll
-      for (const HalfLeft& d : D) {
-#pragma unroll
-        for (const std::uint32_t x : d.x) most = __hmax2(most, __habs2(halves_of(x)));
-      }
-      const float2 both = __half22float2(most);
-      return both.x <= 1 && both.y <= 1;
+      return squares;
     }
     __device__ const HalfLeft& operator[](int w) const { return D[w]; }
     __device__ const HalfLeft& transposed(int w) const { return Dt[w]; }
@@ -590,10 +605,48 @@ struct Preparation {
     __device__ void release_system() const {}
   };
 
+  // What rounding takes from an ill-conditioned chunk's A, straight into memory: it is seldom.
+  struct PutLow {
+    const Tensors& x;
+    const Place& at;
+
+    // What is near the diagonal, if the chunk is one, and whether it is.
+    __device__ bool begin(const Block (&D)[blocks], const Block (&below)[2]) const {
+      if (x.A_low == nullptr) return false;
+      if (!(below_diagonal(squares_of(D) - squares_of(below) / 2) > most_squares)) {
+        put_none();
+        return false;
+      }
+#pragma unroll
+      for (int w = 0; w < blocks; ++w) {
+        put(w, w, D[w]);
+#pragma unroll
+        for (int j = w + 1; j < blocks; ++j) put(w, j, Left{});
+      }
+      put(1, 0, turned(split(below[0].x).low));
+      put(3, 2, below[1]);
+      return true;
+    }
+    __device__ void put(int w, int j, const Block& a) const { put(w, j, split(a.x).low); }
+    __device__ void put(int w, int j, const Left& a) const {
+      const int own = opaque(lane());  // or places would be kept, for what is seldom
+      const int row = block * w + own / 4, stride = at.inverse_stride();
+      BFloat16* to = x.A_low + at.inverse() + row * stride + block * j + own % 4 * 2;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (row + e % 2 * 8 >= at.length) continue;
+        *reinterpret_cast<std::uint32_t*>(to + e % 2 * 8 * stride + e / 2 * 8) = a.x[e];
+      }
+    }
+    __device__ void put_none() const {
+      if (x.A_low != nullptr && lane() == 0) x.A_low[at.inverse()] = {0x3F80};  // 1
+    }
+  };
+
   // A, of which D is there, in its place.
   template <class Operand, class From, class Put>
   static __device__ void solve(const System& system, const Factors& own, const From& of,
-                               const Put& to) {
+                               const Put& to, const PutLow& low) {
     const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
                                         Dt[] = {of.transposed(0), of.transposed(1),
                                                 of.transposed(2)};
@@ -607,6 +660,12 @@ struct Preparation {
     for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
     to.put_transposed(1, 0, rounded(below[0]));
     to.put(3, 2, rounded(below[1]));
+    bool is_split = false;
+    if constexpr (std::is_same_v<Operand, SplitLeft>) {
+      is_split = low.begin(D, below);
+    } else {
+      low.put_none();
+    }
 
     const Operand z[] = {scaled<Operand, 2>(D[2], own.half, 2),
                          scaled<Operand>(below[1], own.half, 2),
@@ -630,7 +689,10 @@ struct Preparation {
       multiply(a[w][1], v1, f[2]);
       multiply(a[w][0], v1, f[1]);
 #pragma unroll
-      for (int j = 0; j < 2; ++j) to.put(2 + w, j, rounded(a[w][j]));
+      for (int j = 0; j < 2; ++j) {
+        to.put(2 + w, j, rounded(a[w][j]));
+        if (is_split) low.put(2 + w, j, a[w][j]);
+      }
     }
   }
 
@@ -702,7 +764,7 @@ struct Preparation {
   // A of a head, put where `to` says.
   template <class Put>
   static __device__ void invert(const Gates& gates, const System& system, Square& square,
-                                Factors& factors, const Put& to) {
+                                Factors& factors, const Put& to, const PutLow& low) {
     put_gates(gates, factors);
     __syncwarp();
     to.wait();
@@ -710,14 +772,15 @@ struct Preparation {
     __syncwarp();
     const HalfDiagonals halves(square.diagonal, between);
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
-    if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
-      solve<HalfLeft>(system, factors, halves, to);
+    const bool far_apart = below_diagonal(halves.squares) <= most_squares;
+    if (__all_sync(~0U, between.short_keys & short_writes & far_apart)) {
+      solve<HalfLeft>(system, factors, halves, to, low);
     } else {
       const Columns columns(square.diagonal.N);
       __syncwarp();
       columns.put(square.D);
       __syncwarp();
-      solve<SplitLeft>(system, factors, Diagonals{square.D}, to);
+      solve<SplitLeft>(system, factors, Diagonals{square.D}, to, low);
     }
     __syncwarp();
   }
@@ -741,7 +804,7 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
-    invert(gates, plan.system, square, plan.factors[member], PutPairs(square));
+    invert(gates, plan.system, square, plan.factors[member], PutPairs(square), PutLow{x, at});
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }
 

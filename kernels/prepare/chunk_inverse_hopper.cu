@@ -210,7 +210,7 @@ struct HopperPreparation : sm80::Preparation {
       prefetch_keys(arguments, shared.own[now ^ 1][member].at);
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
-        invert(gates, shared.system, shared.squares[member], factors, to);
+        invert(gates, shared.system, shared.squares[member], factors, to, PutLow{x, at});
         store(arguments, at, shared.squares[member]);
       } else {
         to.release_system();

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cuda/rungs.hpp"
+#include "kernels/prepare/preparation.hpp"
 #include "tests/emulator/emulator.hpp"
 #include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
@@ -93,6 +94,43 @@ TEST_P(EmulatedChain, LongSequencesAreRight) {
     run(c, 2);
     expect_right(c, std::string(name_of(gates)), false);
   }
+}
+
+// Keys that are all equal, and β up to 2: V̂ is large there, and cancels in the sums that make O and
+// S. Which chunks are split in halves goes by β and by length. Not so in the X form.
+class EmulatedSplit : public OnEmulator {
+ protected:
+  static void run(HostCase& c, int seed) {
+    emulator::set_seed(seed);
+    c.run_on_cpu(portable_preparation());
+    c.run_on_cpu(GetParam().instance);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ladder, EmulatedSplit,
+                         testing::ValuesIn(rungs_of({gpu::register_state, gpu::segmented},
+                                                    [](const Instance& instance) {
+                                                      return is_tried(instance) &&
+                                                             std::ranges::find(instance.knobs,
+                                                                               Knob{"form", "x"}) ==
+                                                                 instance.knobs.end();
+                                                    })),
+                         rung_name);
+
+TEST_P(EmulatedSplit, EqualKeysAreRight) {
+  int seed = 0;
+  for (const test::Betas betas :
+       {test::Betas{0, 1}, {0.9F, 1}, {1.4F, 1.5F}, {1.9F, 2}, {1.99F, 2}})
+    for (const float decay : {0.0F, 0.002F, 2.0F}) {
+      HostCase c = test::equal_keys(betas, decay);
+      run(c, ++seed);
+      test::expect_right(c, test::text_of(betas, decay), betas.least > 0 ? 5e-3 : 1e-2);
+    }
+}
+
+TEST_P(EmulatedSplit, AnyOrderGivesTheSameBits) {
+  HostCase c = test::equal_keys({0.9F, 1}, 0.002F);
+  run(c, 0);
+  test::expect_same_in_any_order(c, 20, [&](int seed) { run(c, seed); });
 }
 
 // The rungs before.

@@ -101,6 +101,15 @@ TEST_P(EmulatedTwoPass, LongKeysAreRight) {
   expect_right(c, "long keys", 1e-2);
 }
 
+// In transitions and outputs.
+TEST_P(EmulatedTwoPass, EqualKeysAreRight) {
+  for (const test::Betas betas : {test::Betas{0.9F, 1}, {1.4F, 1.5F}, {1.9F, 2}}) {
+    HostCase c = test::equal_keys(betas, 0.002F);
+    run(c, 6);
+    expect_right(c, test::text_of(betas, 0.002F), 5e-3);
+  }
+}
+
 TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
   HostCase c(problem_of({8 * 64 + 5}, 1, 1, true), {.gates = Gates::zero});
   run(c, 0);
