@@ -24,8 +24,9 @@
 // Precision: only differences of gates <= 0 are exponentiated. An ordinary chunk of a head is one
 // where the squares below the diagonals of its four D come to no more than most_squares
 // (variant.hpp), and no β is above 2 and no ‖k‖² above 1.5, as with keys of unit length. Its
-// products take operands that are rounded to fp16 once: for random keys that adds 1.1e-4 to 2e-4 of
-// A, and 1e-3 where keys are rather alike, to A's own rounding to bf16, of 5e-4 to 8e-4 and 9e-4.
+// products take operands that are rounded to fp16 once. In a simulation, of keys in random
+// directions, of keys more and more alike and of some that are equal, that adds 1e-4 to 2.1e-4 of A
+// to A's own rounding to bf16, of 5e-4 to 8e-4.
 // None is beyond fp16: a row or column of D has a norm of no more than √6, so that |L| <= 1.5,
 // |Z L| <= 30 and |A_10| <= 288, and below them, with A_32 in Z, |Z L| <= 13,900.
 // In others, such as those with β near 2 and equal keys, where terms of either sign nearly cancel,
@@ -34,7 +35,7 @@
 // (1.5e-3 of A), but is no more than A's own rounding. Either is a warp's own choice.
 // Where keys are so much alike that the chunk is ill-conditioned, that rounding is too much for the
 // sums that A goes into, and A_low has what it took. No ordinary chunk is: what squares are less by
-// does not count there. To find out takes some 40 instructions of a warp, and 60 more in others.
+// does not count there. To find out takes some 50 instructions of a warp, and 60 more in others.
 //
 // What limits it is L1. On an H200, with K read from global memory block by block, g stored by each
 // warp for itself and conflicts of banks, this took 44 to 46 µs for 8192 tokens, 16 query and 64
