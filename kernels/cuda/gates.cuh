@@ -60,7 +60,6 @@ struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's
 // to see, so that the memory's latency is not waited for.
 struct TokenGates {
   float g = 0, beta = 0, last_g = 0;
-  bool ill_conditioned = false;
 
   // `at` is the chunk, as long as the rest of its sequence; behind the end nothing is read.
   __device__ void read(const Tensors& x, const Place& at) {
@@ -69,7 +68,6 @@ struct TokenGates {
     g = x.g[at.gate(min(token, end))];
     last_g = x.g[at.gate(end)];
     beta = token <= end ? x.beta[at.gate(token)] : 0;
-    ill_conditioned = x.A_low != nullptr && x.A_low[at.inverse()].bits == 0;
   }
   __device__ void write(ChunkGates& gates) const {
     const int token = static_cast<int>(threadIdx.x);
@@ -88,7 +86,6 @@ struct TokenGates {
     gates.residual.at(token) = -beta * gamma;
     gates.fade.at(token) = decay(last_g, g);
     gates.output.at(token) = output_scale * gamma;
-    if (token == 0) gates.ill_conditioned = ill_conditioned;
   }
 };
 

@@ -134,17 +134,16 @@ struct RegisterChain {
     Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]; then O
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
-  struct LowHalves {                        // 16,384 bytes
-    Tile<chunk_tokens, chunk_tokens> A, P;  // of an ill-conditioned chunk
+  struct LowHalves {                                // 16,384 bytes
+    Tile<chunk_tokens, chunk_tokens> A_low, P_low;  // of an ill-conditioned chunk
   };
   struct Nothing {};
   // With 128 values 154,624 bytes with two stages, 220,160 with three; with 64 138,240 and 195,584.
-  struct Shared {
+  struct Shared : std::conditional_t<splits, LowHalves, Nothing> {
     Input input[stages];
     Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
-    [[no_unique_address]] std::conditional_t<splits, LowHalves, Nothing> low;
-    RatioGates gates[gates_slots];  //  1,552 each
-    Chain chain;                    // for State, which has no registers to keep these in
+    RatioGates gates[gates_slots];               //  1,552 each
+    Chain chain;  // for State, which has no registers to keep these in
     Segment segment;
     PhaseBarrier full[stages], scores_full[stages], free[stages];
     PhaseBarrier output_full[stages], stored[stages];
@@ -154,20 +153,39 @@ struct RegisterChain {
 
   // ---- Load
 
+  // The gates of one chunk after the other, and which of them are ill-conditioned: 32 at once, a
+  // chunk a lane of the first warp, so that memory is waited for once in so many.
+  struct GatesOfChunks {
+    TokenGates gates;
+    unsigned ill_conditioned = 0;
+
+    __device__ GatesOfChunks(const Tensors& x, const Place& at) { gates.read(x, at); }
+    // Those of chunk `round`, which begins at `at`.
+    __device__ void bring(const Tensors& x, const Place& at, int round, RatioGates& to) {
+      if (splits && threadIdx.x < 32) {
+        if (round % 32 == 0) ill_conditioned = __ballot_sync(~0U, is_ill(x, at.after(lane())));
+        if (lane() == 0) to.ill_conditioned = ill_conditioned >> round % 32 & 1;
+      }
+      gates.write(to);
+      gates.read(x, at.after(1));
+    }
+    static __device__ bool is_ill(const Tensors& x, const Place& at) {
+      return x.A_low != nullptr && at.length > 0 && x.A_low[at.inverse()].bits == 0;
+    }
+  };
+
   // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
   // first `without_output` of them go without Q. With a `turn` of parity 1 each place is waited for
   // in the first round as well, until State has released it.
   static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
                               int without_output, int chunks, Turn<stages> turn) {
     const Tensors& x = arguments.tensors;
-    TokenGates gates;
-    gates.read(x, at);
+    GatesOfChunks gates(x, at);
     int round = 0;
     const auto bring_gates = [&] {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
-      gates.write(shared.gates[round % gates_slots]);
-      gates.read(x, at.after(1));
+      gates.bring(x, at, round, shared.gates[round % gates_slots]);
     };
     for (; round < chunks && is_copied_by_engine(at); ++round, at = at.after(1), turn.next()) {
       bring_gates();
@@ -313,7 +331,7 @@ struct RegisterChain {
     const int before = (turn.stage + stages - 1) % stages;
     shared.free[before].wait(turn.stage > 0 ? turn.parity : turn.parity ^ 1);
     const Place at = shared.chain.at.after(chunk);
-    load_plainly<128, chunk_tokens>(shared.low.A, x.A_low + at.inverse(), at.inverse_stride(),
+    load_plainly<128, chunk_tokens>(shared.A_low, x.A_low + at.inverse(), at.inverse_stride(),
                                     at.length);
     sm80::commit_copies();
   }
@@ -333,7 +351,7 @@ struct RegisterChain {
       for (int j = 0; j < chunk_tokens; j += 16) {
         Left low = {};
         if (j <= 16 * warp()) low = gated_scores<exact>(score, gates, j).low;
-        put_left(shared.low.P, 16 * warp(), j, low);
+        put_left(shared.P_low, 16 * warp(), j, low);
       }
     }
   }
@@ -592,7 +610,7 @@ struct RegisterChain {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         multiply<Major::k>(R, low[j], input.A.k_major(0, 16 * j), j > 0);
-        multiply<Major::k>(R, x[j], shared.low.A.k_major(0, 16 * j), true);
+        multiply<Major::k>(R, x[j], shared.A_low.k_major(0, 16 * j), true);
         multiply<Major::k>(R, x[j], input.A.k_major(0, 16 * j), true);
       }
       products_commit();
@@ -603,7 +621,7 @@ struct RegisterChain {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           multiply<Major::k>(O, low[j], shared.P[now.stage].k_major(0, 16 * j), true);
-          multiply<Major::k>(O, w[j], shared.low.P.k_major(0, 16 * j), true);
+          multiply<Major::k>(O, w[j], shared.P_low.k_major(0, 16 * j), true);
         }
         products_commit();
         products_wait<0>();

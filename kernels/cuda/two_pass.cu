@@ -6,8 +6,7 @@
 // Knobs: segments a sequence, or auto: as many as take least by the plan's table of costs
 // (two_pass_plan.cpp), maybe one; value_width and stages as in rung 8, value_width of the last
 // launch alone, as transitions always have 128 columns a CTA; threshold, `none`: nothing is ever
-// dropped, −12: a segment warms up as in rung 9 where that takes no more chunks than the longest
-// segment has.
+// dropped, −12: a segment warms up as in rung 9 where that takes few chunks (Plan::reach).
 //
 // Bytes, beside those of rung 8: for transitions K and A, 24 KiB a chunk and head for each of N and
 // M, and V once; for a boundary and head 32 KiB of M, written once and read by two CTAs, and 34 of

@@ -268,14 +268,12 @@ struct Transitions : TwoPassChain<128, stages> {
   static __device__ void load(const Arguments& arguments, Shared& shared, Place at, int chunks) {
     const Tensors& x = arguments.tensors;
     const bool with_values = shared.M == nullptr;
-    TokenGates gates;
-    gates.read(x, at);
+    typename Base::GatesOfChunks gates(x, at);
     Turn<stages> turn;
     for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
-      gates.write(shared.gates[round % Base::gates_slots]);
-      gates.read(x, at.after(1));
+      gates.bring(x, at, round, shared.gates[round % Base::gates_slots]);
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
       if constexpr (Base::has_engine) {

@@ -115,7 +115,7 @@ Timed best_into(const Problem& problem, Count segments_of, int processors, int s
 
 int Plan::longest() const { return outputs.empty() ? 0 : chunks_in(outputs.front()); }
 
-int Plan::reach() const { return std::max(longest(), 8); }
+int Plan::reach() const { return std::max(longest() / 4, 6); }
 
 int Plan::steps() const {
   int scan = 0, output = 0;

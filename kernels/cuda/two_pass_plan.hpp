@@ -40,8 +40,8 @@ struct Plan {
   int boundaries = 0;
 
   int longest() const;  // chunks of the longest segment
-  // Chunks that a warm-up may have. It may take as long as the transitions that it saves; where
-  // these are short, launches and scan are what it saves.
+  // Chunks that a warm-up may have. More of them would take longer than the transitions and the
+  // scan, which all segments wait for if one does.
   int reach() const;
   int steps() const;  // one after the other, of the scan and then of outputs
 };
