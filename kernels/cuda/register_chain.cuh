@@ -134,16 +134,16 @@ struct RegisterChain {
     Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]; then O
     Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
   };
-  struct LowHalves {                                // 16,384 bytes
-    Tile<chunk_tokens, chunk_tokens> A_low, P_low;  // of an ill-conditioned chunk
+  struct LowHalves {                        // 16,384 bytes
+    Tile<chunk_tokens, chunk_tokens> A, P;  // of an ill-conditioned chunk
   };
-  struct Nothing {};
   // With 128 values 154,624 bytes with two stages, 220,160 with three; with 64 138,240 and 195,584.
-  struct Shared : std::conditional_t<splits, LowHalves, Nothing> {
+  struct Shared {
     Input input[stages];
     Tile<chunk_tokens, chunk_tokens> P[stages];  //  8,192 each  [i][j]
-    RatioGates gates[gates_slots];               //  1,552 each
-    Chain chain;  // for State, which has no registers to keep these in
+    std::conditional_t<splits, LowHalves, char> low;
+    RatioGates gates[gates_slots];  //  1,552 each
+    Chain chain;                    // for State, which has no registers to keep these in
     Segment segment;
     PhaseBarrier full[stages], scores_full[stages], free[stages];
     PhaseBarrier output_full[stages], stored[stages];
@@ -331,7 +331,7 @@ struct RegisterChain {
     const int before = (turn.stage + stages - 1) % stages;
     shared.free[before].wait(turn.stage > 0 ? turn.parity : turn.parity ^ 1);
     const Place at = shared.chain.at.after(chunk);
-    load_plainly<128, chunk_tokens>(shared.A_low, x.A_low + at.inverse(), at.inverse_stride(),
+    load_plainly<128, chunk_tokens>(shared.low.A, x.A_low + at.inverse(), at.inverse_stride(),
                                     at.length);
     sm80::commit_copies();
   }
@@ -351,7 +351,7 @@ struct RegisterChain {
       for (int j = 0; j < chunk_tokens; j += 16) {
         Left low = {};
         if (j <= 16 * warp()) low = gated_scores<exact>(score, gates, j).low;
-        put_left(shared.P_low, 16 * warp(), j, low);
+        put_left(shared.low.P, 16 * warp(), j, low);
       }
     }
   }
@@ -610,7 +610,7 @@ struct RegisterChain {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         multiply<Major::k>(R, low[j], input.A.k_major(0, 16 * j), j > 0);
-        multiply<Major::k>(R, x[j], shared.A_low.k_major(0, 16 * j), true);
+        multiply<Major::k>(R, x[j], shared.low.A.k_major(0, 16 * j), true);
         multiply<Major::k>(R, x[j], input.A.k_major(0, 16 * j), true);
       }
       products_commit();
@@ -621,7 +621,7 @@ struct RegisterChain {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           multiply<Major::k>(O, low[j], shared.P[now.stage].k_major(0, 16 * j), true);
-          multiply<Major::k>(O, w[j], shared.P_low.k_major(0, 16 * j), true);
+          multiply<Major::k>(O, w[j], shared.low.P.k_major(0, 16 * j), true);
         }
         products_commit();
         products_wait<0>();
