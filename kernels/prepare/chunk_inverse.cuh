@@ -224,10 +224,12 @@ struct Preparation {
     return *reinterpret_cast<float2*>(values + token);
   }
 
-  static __device__ Gates sum_gates(Factors& own, int member, int team) {
+  // Prefix sums of raw g, put where `sums` says.
+  static __device__ Gates sum_gates(float (&raw_g)[chunk_tokens], float (&raw_beta)[chunk_tokens],
+                                    float (&sums)[chunk_tokens], int member, int team) {
     const int place = staggered(2 * lane(), member, team);
-    const float2 beta = pair_of(own.half, place);
-    float2 g = pair_of(own.pair, place);
+    const float2 beta = pair_of(raw_beta, place);
+    float2 g = pair_of(raw_g, place);
     g.x = fmaxf(g.x, -128.0F);
     g.y = g.x + fmaxf(g.y, -128.0F);
     float sum = g.y;
@@ -238,7 +240,7 @@ struct Preparation {
     }
     const float before = __shfl_up_sync(~0U, sum, 1);
     if (lane() > 0) g.x += before, g.y += before;
-    pair_of(own.g, place) = g;
+    pair_of(sums, place) = g;
     return {g, beta};
   }
 
@@ -545,17 +547,34 @@ struct Preparation {
     }
     return scaled;
   }
-  // The transpose of L_mj.
-  template <class Operand>
-  static __device__ Operand product(const System& system, int m, int j) {
+  // The transpose of L_mj, by its number.
+  static __device__ Block product(const System& system, int number) {
     Block l;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const float4 x = system.upper[number(m, j)][n][lane()];
+      const float4 x = system.upper[number][n][lane()];
       l.x[n] = {{x.x, x.y, x.z, x.w}};
     }
-    return operand<Operand>(l);
+    return l;
   }
+  // The same as operands: in fp16 all at once, so that L's place is free, and else when one is
+  // asked for.
+  struct HalfSystem {
+    HalfLeft l[6];
+
+    __device__ explicit HalfSystem(const System& system) {
+#pragma unroll
+      for (int i = 0; i < 6; ++i) l[i] = operand<HalfLeft>(product(system, i));
+    }
+    __device__ const HalfLeft& operator()(int m, int j) const { return l[number(m, j)]; }
+  };
+  struct SplitSystem {
+    const System& system;
+
+    __device__ SplitLeft operator()(int m, int j) const {
+      return operand<SplitLeft>(product(system, number(m, j)));
+    }
+  };
 
   // d += a bᵀ.
   static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
@@ -591,16 +610,15 @@ struct Preparation {
   };
 
   // A, of which D is there, in its place.
-  template <class Operand, class From, class Put>
-  static __device__ void solve(const System& system, const Factors& own, const From& of,
-                               const Put& to) {
+  template <class Operand, class L, class From, class Put>
+  static __device__ void solve(const L& l, const Factors& own, const From& of, const Put& to) {
     const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
                                         Dt[] = {of.transposed(0), of.transposed(1),
                                                 of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), product<Operand>(system, 1, 0));
-    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), product<Operand>(system, 3, 2));
+    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), l(1, 0));
+    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), l(3, 2));
     multiply(below[0], scaled<Operand, 1>(Dt[0], own.pair, 0), operand<Operand>(u[0]));
     multiply(below[1], operand<Operand>(u[1]), scaled<Operand, 1>(Dt[2], own.pair, 2));
 #pragma unroll
@@ -617,12 +635,11 @@ struct Preparation {
     Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const Operand l = product<Operand>(system, 2, j);
-      multiply(v[0][j], z[0], l);
-      multiply(v[1][j], z[1], l);
-      multiply(v[1][j], z[2], product<Operand>(system, 3, j));
+      const Operand upper = l(2, j);
+      multiply(v[0][j], z[0], upper);
+      multiply(v[1][j], z[1], upper);
+      multiply(v[1][j], z[2], l(3, j));
     }
-    to.release_system();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
       const Operand v0 = operand<Operand>(v[w][0]), v1 = operand<Operand>(v[w][1]);
@@ -684,7 +701,8 @@ struct Preparation {
     }
     wait_copies<0>();
     __syncthreads();
-    const Gates gates = sum_gates(plan.factors[member], member, team);
+    Factors& own = plan.factors[member];
+    const Gates gates = sum_gates(own.pair, own.half, own.g, member, team);
     Products<team> products;
     if (team == 4 && member >= 2) {
       products.template multiply<true>(plan.keys, member);
@@ -711,13 +729,16 @@ struct Preparation {
     const HalfDiagonals halves(square.diagonal, between);
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
     if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
-      solve<HalfLeft>(system, factors, halves, to);
+      const HalfSystem l(system);
+      to.release_system();
+      solve<HalfLeft>(l, factors, halves, to);
     } else {
       const Columns columns(square.diagonal.N);
       __syncwarp();
       columns.put(square.D);
       __syncwarp();
-      solve<SplitLeft>(system, factors, Diagonals{square.D}, to);
+      solve<SplitLeft>(SplitSystem{system}, factors, Diagonals{square.D}, to);
+      to.release_system();
     }
     __syncwarp();
   }

@@ -3,18 +3,18 @@
 // goes through several works. The rest is that of any device (chunk_inverse.cuh).
 //
 // What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
-//   raw gates, which came beside the work before, to where their heads are
-//   ─ K has come ─ L by wgmma, and prefix sums beside it
+//   ─ raw gates have come, and K ─ L by wgmma, and prefix sums beside it
 //   ─ L in K's place; g out
 //   ─ the next work's raw gates are on their way, and its K as far as L2; N and D of the warp's own
-//   head, once its last A has been read; products with L
-//   ─ L is not needed any more: the next K comes. The rest of A, and A out
+//   head, once its last A has been read; what products will take of L, to registers
+//   ─ L is not needed any more: the next K comes. A, and A out
+// A head of three passes has no registers for L, and reads it until its A is there.
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
 // 40, its zeros 24, and 64 as the copy engine reads it: ~560 in all, not ~640, and ~1000
-// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 54 KiB and
-// 128 registers.
+// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 56 KiB, all
+// that it has, and 128 registers.
 //
 // Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
 //   37   any device's
@@ -54,13 +54,17 @@ struct HopperPreparation : sm80::Preparation {
     Portable::Arguments work;
     unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
-  struct Shared {  // 55,296 bytes
+  struct RawGates {  // 512 bytes
+    float g[chunk_tokens], beta[chunk_tokens];
+  };
+  struct Shared {  // 57,344 bytes
     union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
       System system;
     };
     Square squares[warps];
     Factors factors[warps];
+    RawGates raw[warps];  // of the next work, while factors are of this one
     PhaseBarrier k_full;
     Work own[2][warps];  // of this chunk and the next: there are no registers to keep them in
   };
@@ -92,6 +96,18 @@ struct HopperPreparation : sm80::Preparation {
     sm80::commit_copies();
     sm80::wait_copies<0>();
     publish_to_async();
+  }
+
+  // Raw gates, as load_gates and put_raw, but without registers between.
+  static __device__ void bring_gates(const Tensors& x, const Share& share, RawGates* to) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const std::int64_t at = share.at + e * share.stride;
+      const int place = share.place + 32 * e;
+      sm80::copy_4(&to[share.own].g[place], x.raw_g + at, share.real[e]);
+      sm80::copy_4(&to[share.own].beta[place], x.beta + at, share.real[e]);
+    }
+    sm80::commit_copies();
   }
 
   // As Portable::PutPairs. L is released by all warps at once, and the next K comes.
@@ -170,17 +186,17 @@ struct HopperPreparation : sm80::Preparation {
     const Tensors& x = arguments.work.tensors;
     const int member = dealt_warp();
     Factors& factors = shared.factors[member];
+    RawGates& raw = shared.raw[member];
     const unsigned of_chunk = Portable::of_chunk(arguments.work);
     if (lane() == 0) {
       shared.own[0][member] = shared.own[1][member] =
           work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
     }
-    Raw raw;
     // Where a chunk is, and its gates.
     const auto find = [&](const Chunk& chunk, Work& own) {
       if (lane() == 0) own.at.token = chunk.token, own.at.length = chunk.length;
       __syncwarp();
-      raw = load_gates(x, Share(own.at, member, warps, own.heads));
+      bring_gates(x, Share(own.at, member, warps, own.heads), shared.raw);
     };
     unsigned i = blockIdx.x / of_chunk;
     find(x.chunks[i], shared.own[0][member]);
@@ -192,7 +208,7 @@ struct HopperPreparation : sm80::Preparation {
       Chunk next = {};
       if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
       const bool has_head = member < heads;
-      put_raw(raw, Share(at, member, warps, heads), shared.factors);
+      sm80::wait_copies<0>();  // the gates
       const bool by_engine = is_copied_by_engine(at);
       if (!by_engine) load_keys(x, at, shared);
       __syncthreads();
@@ -202,7 +218,7 @@ struct HopperPreparation : sm80::Preparation {
       }
       RowOfProducts l;
       begin_products(l, shared);
-      const Gates gates = sum_gates(factors, member, warps);
+      const Gates gates = sum_gates(raw.g, raw.beta, factors.g, member, warps);
       put_products(l, shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
@@ -220,7 +236,7 @@ struct HopperPreparation : sm80::Preparation {
   }
 };
 
-static_assert(sizeof(HopperPreparation::Shared) == 55'296);
+static_assert(sizeof(HopperPreparation::Shared) == 57'344);
 
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;
