@@ -5,8 +5,8 @@
 // What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
 //   ─ raw gates have come, and K ─ L by wgmma, and prefix sums beside it
 //   ─ L in K's place; g out
-//   ─ the next work's raw gates are on their way, and its K as far as L2; N and D of the warp's own
-//   head, once its last A has been read; what products will take of L, to registers
+//   ─ the next work's raw gates are on their way; N and D of the warp's own head, once its last A
+//   has been read; what products will take of L, to registers
 //   ─ L is not needed any more: the next K comes. A, and A out
 // A head of three passes has no registers for L, and reads it until its A is there.
 //
@@ -81,13 +81,6 @@ struct HopperPreparation : sm80::Preparation {
     for (int panel = 0; panel < 2; ++panel) {
       load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
                shared.k_full);
-    }
-  }
-  // The same as far as L2, where its place is not free yet.
-  static __device__ void prefetch_keys(const Arguments& arguments, const Place& at) {
-    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
-    for (int panel = 0; panel < 2; ++panel) {
-      prefetch_box(arguments.k, panel_columns * panel, at.query_head, at.token);
     }
   }
   // K of another one, by all.
@@ -223,7 +216,6 @@ struct HopperPreparation : sm80::Preparation {
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
       find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
-      prefetch_keys(arguments, shared.own[now ^ 1][member].at);
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
         invert(gates, shared.system, shared.squares[member], factors, to);
