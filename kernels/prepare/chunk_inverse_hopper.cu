@@ -41,6 +41,7 @@
 #include "kernels/sm90/tensor_map.hpp"
 #include "kernels/sm90/tile.cuh"
 #include "kernels/sm90/tma.cuh"
+#include "kernels/sm90/warpgroup.cuh"
 #include "kernels/sm90/wgmma.cuh"
 
 namespace gdn::sm90 {
@@ -74,9 +75,10 @@ struct HopperPreparation : sm80::Preparation {
     return has_engine && at.length == chunk_tokens;
   }
 
+  static __device__ bool brings_keys() { return threadIdx.x < 32; }
   // K of a whole chunk, by one thread.
   static __device__ void bring_keys(const Arguments& arguments, const Place& at, Shared& shared) {
-    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
+    if (!is_copied_by_engine(at) || !elected()) return;
     shared.k_full.arrive_and_expect(sizeof shared.K);
     for (int panel = 0; panel < 2; ++panel) {
       load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
@@ -103,7 +105,8 @@ struct HopperPreparation : sm80::Preparation {
     sm80::commit_copies();
   }
 
-  // As Portable::PutPairs. L is released by all warps at once, and the next K comes.
+  // As Portable::PutPairs. The next K comes when all warps have released L and brought gates, so
+  // that whoever waits for K has waited for them.
   struct PutMatrices {
     const Arguments& arguments;
     Shared& shared;
@@ -121,7 +124,9 @@ struct HopperPreparation : sm80::Preparation {
       __syncwarp();
     }
     __device__ void release_system() const {
-      __syncthreads();
+      sm80::wait_copies<0>();  // the next gates
+      if (!brings_keys()) return arrive<threads>(1);
+      sync<threads>(1);
       bring_keys(arguments, shared.own[next][member].at, shared);
     }
   };
@@ -193,7 +198,9 @@ struct HopperPreparation : sm80::Preparation {
     };
     unsigned i = blockIdx.x / of_chunk;
     find(x.chunks[i], shared.own[0][member]);
-    bring_keys(arguments, shared.own[0][member].at, shared);
+    if (brings_keys()) bring_keys(arguments, shared.own[0][member].at, shared);
+    sm80::wait_copies<0>();
+    __syncthreads();
     std::uint32_t parity = 0;
     int now = 0;
     for (; i < arguments.chunks; i += arguments.step, now ^= 1) {
@@ -201,13 +208,13 @@ struct HopperPreparation : sm80::Preparation {
       Chunk next = {};
       if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
       const bool has_head = member < heads;
-      sm80::wait_copies<0>();  // the gates
-      const bool by_engine = is_copied_by_engine(at);
-      if (!by_engine) load_keys(x, at, shared);
-      __syncthreads();
-      if (by_engine) {
+      if (is_copied_by_engine(at)) {
         shared.k_full.wait(parity);
         parity ^= 1;
+      } else {
+        __syncthreads();
+        load_keys(x, at, shared);
+        __syncthreads();
       }
       RowOfProducts l;
       begin_products(l, shared);
