@@ -604,8 +604,7 @@ struct Preparation {
       }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
-    // Before the square is written, and when L is not needed any more.
-    __device__ void wait() const {}
+    // When L is not needed any more.
     __device__ void release_system() const {}
   };
 
@@ -723,7 +722,6 @@ struct Preparation {
                                 Factors& factors, const Put& to) {
     put_gates(gates, factors);
     __syncwarp();
-    to.wait();
     const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
     const HalfDiagonals halves(square.diagonal, between);

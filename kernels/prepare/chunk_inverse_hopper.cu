@@ -119,10 +119,6 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const {
       put_left_transposed(square().A, block * j, block * w, a);
     }
-    __device__ void wait() const {
-      if (lane() == 0) wait_stores_read<0>();
-      __syncwarp();
-    }
     __device__ void release_system() const {
       sm80::wait_copies<0>();  // the next gates
       if (!brings_keys()) return arrive<threads>(1);
@@ -170,7 +166,11 @@ struct HopperPreparation : sm80::Preparation {
     }
     publish_to_async();
     __syncwarp();
-    if (lane() == 0) store_box(arguments.A, 0, at.head, at.token, &square.A);
+    if (elected()) store_box(arguments.A, 0, at.head, at.token, &square.A);
+  }
+  // Before the square is written again.
+  static __device__ void wait_stored() {
+    if (elected()) wait_stores_read<0>();
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -222,6 +222,7 @@ struct HopperPreparation : sm80::Preparation {
       put_products(l, shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
+      wait_stored();                            // the last A, and not the gates to come
       find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
       const PutMatrices to = {arguments, shared, member, now ^ 1};
       if (has_head) {
@@ -231,7 +232,7 @@ struct HopperPreparation : sm80::Preparation {
         to.release_system();
       }
     }
-    if (lane() == 0) wait_stores_read<0>();
+    wait_stored();
   }
 };
 
