@@ -67,7 +67,6 @@ struct HopperPreparation : sm80::Preparation {
     Factors factors[warps];
     RawGates raw[warps];  // of the next work, while factors are of this one
     PhaseBarrier k_full;
-    Work own[2][warps];  // of this chunk and the next: there are no registers to keep them in
   };
 
   // The copy engine knows no end of a sequence.
@@ -105,12 +104,26 @@ struct HopperPreparation : sm80::Preparation {
     sm80::commit_copies();
   }
 
+  // Zeros above the diagonal of A.
+  static __device__ void put_zeros(Square& square) {
+    const int own = sm80::opaque(lane());
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int j = w + 1; j < blocks; ++j) {
+        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
+        *reinterpret_cast<uint4*>(to) = {};
+      }
+    }
+  }
+
   // As Portable::PutPairs. The next K comes when all warps have released L and brought gates, so
   // that whoever waits for K has waited for them.
   struct PutMatrices {
     const Arguments& arguments;
     Shared& shared;
-    int member, next;
+    int member;
+    const Place& next;
 
     __device__ Square& square() const { return shared.squares[member]; }
     __device__ void put(int w, int j, const Left& a) const {
@@ -123,7 +136,7 @@ struct HopperPreparation : sm80::Preparation {
       sm80::wait_copies<0>();  // the next gates
       if (!brings_keys()) return arrive<threads>(1);
       sync<threads>(1);
-      bring_keys(arguments, shared.own[next][member].at, shared);
+      bring_keys(arguments, next, shared);
     }
   };
 
@@ -148,22 +161,14 @@ struct HopperPreparation : sm80::Preparation {
     publish_to_async();  // the next K comes over it
   }
 
-  // A out of its tile, which lacks the zeros above the diagonal.
+  // A out of its tile.
   static __device__ void store(const Arguments& arguments, const Place& at, Square& square) {
     if (!is_copied_by_engine(at)) {
       Portable::store(arguments.work.tensors.A + at.inverse(), at.inverse_stride(), at.length,
                       square);
       return;
     }
-    const int own = sm80::opaque(lane());
-#pragma unroll
-    for (int w = 0; w < blocks; ++w) {
-#pragma unroll
-      for (int j = w + 1; j < blocks; ++j) {
-        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
-        *reinterpret_cast<uint4*>(to) = {};
-      }
-    }
+    put_zeros(square);
     publish_to_async();
     __syncwarp();
     if (elected()) store_box(arguments.A, 0, at.head, at.token, &square.A);
@@ -175,39 +180,32 @@ struct HopperPreparation : sm80::Preparation {
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
     let_next_launch_begin();
-    if (threadIdx.x == 0) {  // before anybody knows where the chunk is
+    if (brings_keys() && elected()) {  // before anybody knows where the chunk is
       prefetch(arguments.k);
       prefetch(arguments.A);
       shared.k_full.initialise(1);
       publish_barriers();
     }
     const Tensors& x = arguments.work.tensors;
-    const int member = dealt_warp();
-    Factors& factors = shared.factors[member];
-    RawGates& raw = shared.raw[member];
+    int member = dealt_warp();
     const unsigned of_chunk = Portable::of_chunk(arguments.work);
-    if (lane() == 0) {
-      shared.own[0][member] = shared.own[1][member] =
-          work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
-    }
-    // Where a chunk is, and its gates.
-    const auto find = [&](const Chunk& chunk, Work& own) {
-      if (lane() == 0) own.at.token = chunk.token, own.at.length = chunk.length;
-      __syncwarp();
-      bring_gates(x, Share(own.at, member, warps, own.heads), shared.raw);
-    };
+    auto [at, heads] = work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
+    const bool has_head = member < heads;
     unsigned i = blockIdx.x / of_chunk;
-    find(x.chunks[i], shared.own[0][member]);
-    if (brings_keys()) bring_keys(arguments, shared.own[0][member].at, shared);
+    at.token = x.chunks[i].token, at.length = x.chunks[i].length;
+    if (brings_keys()) bring_keys(arguments, at, shared);
+    bring_gates(x, Share(at, member, warps, heads), shared.raw);
     sm80::wait_copies<0>();
     __syncthreads();
     std::uint32_t parity = 0;
-    int now = 0;
-    for (; i < arguments.chunks; i += arguments.step, now ^= 1) {
-      const auto& [at, heads] = shared.own[now][member];
-      Chunk next = {};
-      if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
-      const bool has_head = member < heads;
+    while (i < arguments.chunks) {
+      i += arguments.step;
+      member = sm80::opaque(member);  // or a work would begin with registers full of addresses
+      Factors& factors = shared.factors[member];
+      RawGates& raw = shared.raw[member];
+      Place next = at;
+      next.length = 0;
+      if (i < arguments.chunks) next.token = x.chunks[i].token, next.length = x.chunks[i].length;
       if (is_copied_by_engine(at)) {
         shared.k_full.wait(parity);
         parity ^= 1;
@@ -222,15 +220,18 @@ struct HopperPreparation : sm80::Preparation {
       put_products(l, shared);
       store_gates(x, Share(at, member, warps, heads), shared.factors);
       __syncthreads();
-      wait_stored();                            // the last A, and not the gates to come
-      find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
-      const PutMatrices to = {arguments, shared, member, now ^ 1};
+      wait_stored();  // the last A, and not the gates to come
+      __syncwarp();
+      // The next gates come while A is made.
+      bring_gates(x, Share(next, member, warps, heads), shared.raw);
+      const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
         invert(gates, shared.system, shared.squares[member], factors, to);
         store(arguments, at, shared.squares[member]);
       } else {
         to.release_system();
       }
+      at = next;
     }
     wait_stored();
   }
