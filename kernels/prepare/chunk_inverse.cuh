@@ -604,8 +604,8 @@ struct Preparation {
       }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
-    // When L is not needed any more.
-    __device__ void release_system() const {}
+    // When neither L nor what else was in the square is needed any more.
+    __device__ void release() const {}
   };
 
   // A, of which D is there, in its place.
@@ -728,7 +728,7 @@ struct Preparation {
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
     if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
       const HalfSystem l(system);
-      to.release_system();
+      to.release();
       solve<HalfLeft>(l, factors, halves, to);
     } else {
       const Columns columns(square.diagonal.N);
@@ -736,7 +736,7 @@ struct Preparation {
       columns.put(square.D);
       __syncwarp();
       solve<SplitLeft>(SplitSystem{system}, factors, Diagonals{square.D}, to);
-      to.release_system();
+      to.release();
     }
     __syncwarp();
   }

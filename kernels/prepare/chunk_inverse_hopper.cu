@@ -132,7 +132,8 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const {
       put_left_transposed(square().A, block * j, block * w, a);
     }
-    __device__ void release_system() const {
+    __device__ void release() const {
+      put_zeros(square());
       sm80::wait_copies<0>();  // the next gates
       if (!brings_keys()) return arrive<threads>(1);
       sync<threads>(1);
@@ -168,7 +169,6 @@ struct HopperPreparation : sm80::Preparation {
                       square);
       return;
     }
-    put_zeros(square);
     publish_to_async();
     __syncwarp();
     if (elected()) store_box(arguments.A, 0, at.head, at.token, &square.A);
@@ -229,7 +229,7 @@ struct HopperPreparation : sm80::Preparation {
         invert(gates, shared.system, shared.squares[member], factors, to);
         store(arguments, at, shared.squares[member]);
       } else {
-        to.release_system();
+        to.release();
       }
       at = next;
     }
