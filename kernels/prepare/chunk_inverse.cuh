@@ -320,20 +320,25 @@ struct Preparation {
     }
   };
 
-  // Block (i, j) of L, of those that put_product takes: on the diagonal, above it, or (3, 0).
-  static __device__ void put_product(const Sum (&l)[2], int i, int j, System& to) {
-    if (i == j) {
-      to.left[i][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
-      to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
-      return;
-    }
-    auto& own = to.upper[number(max(i, j), min(i, j))];
+  // L_ww.
+  static __device__ void put_diagonal(const Sum (&l)[2], int w, System& to) {
+    to.left[w][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
+    to.right[w][lane()] = {l[1].x[2], l[1].x[3]};
+  }
+  // L_ij, i < j, by its number.
+  static __device__ void put_upper(const Sum (&l)[2], int number, System& to) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      if (i < j) {
-        own[n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
-        continue;
-      }
+      to.upper[number][n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
+    }
+  }
+  // Block (i, j) of L: on the diagonal, above it, or (3, 0).
+  static __device__ void put_product(const Sum (&l)[2], int i, int j, System& to) {
+    if (i == j) return put_diagonal(l, i, to);
+    if (i < j) return put_upper(l, number(j, i), to);
+    auto& own = to.upper[number(i, j)];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int x = 0; x < 4; ++x) {  // row g + x / 2 · 8 of L is a column of what is kept
         const int row = lane() % 4 * 2 + x % 2, column = lane() / 4;
@@ -562,10 +567,6 @@ struct Preparation {
   struct HalfSystem {
     HalfLeft l[6];
 
-    __device__ explicit HalfSystem(const System& system) {
-#pragma unroll
-      for (int i = 0; i < 6; ++i) l[i] = operand<HalfLeft>(product(system, i));
-    }
     __device__ const HalfLeft& operator()(int m, int j) const { return l[number(m, j)]; }
   };
   struct SplitSystem {
@@ -604,6 +605,12 @@ struct Preparation {
       }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
+    __device__ HalfSystem halves(const System& system) const {
+      HalfSystem halves;
+#pragma unroll
+      for (int i = 0; i < 6; ++i) halves.l[i] = operand<HalfLeft>(product(system, i));
+      return halves;
+    }
     // When neither L nor what else was in the square is needed any more.
     __device__ void release() const {}
   };
@@ -727,7 +734,7 @@ struct Preparation {
     const HalfDiagonals halves(square.diagonal, between);
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
     if (__all_sync(~0U, between.short_keys & short_writes & halves.are_small())) {
-      const HalfSystem l(system);
+      const HalfSystem l = to.halves(system);
       to.release();
       solve<HalfLeft>(l, factors, halves, to);
     } else {

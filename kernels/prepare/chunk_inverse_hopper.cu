@@ -58,10 +58,15 @@ struct HopperPreparation : sm80::Preparation {
   struct RawGates {  // 512 bytes
     float g[chunk_tokens], beta[chunk_tokens];
   };
+  // L, and what of it products of fp16 take.
+  struct BothSystems {  // 12,288 bytes
+    System system;
+    HalfLeft halves[6][32];
+  };
   struct Shared {  // 57,344 bytes
     union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
-      System system;
+      BothSystems l;
     };
     Square squares[warps];
     Factors factors[warps];
@@ -132,6 +137,12 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const {
       put_left_transposed(square().A, block * j, block * w, a);
     }
+    __device__ HalfSystem halves(const System&) const {
+      HalfSystem halves;
+#pragma unroll
+      for (int i = 0; i < 6; ++i) halves.l[i] = shared.l.halves[i][lane()];
+      return halves;
+    }
     __device__ void release() const {
       put_zeros(square());
       sm80::wait_copies<0>();  // the next gates
@@ -154,10 +165,14 @@ struct HopperPreparation : sm80::Preparation {
   static __device__ void put_products(RowOfProducts& l, Shared& shared) {
     products_wait<0>();
     __syncthreads();
-    const int w = warp();
+    const int w = sm80::opaque(warp());
 #pragma unroll
     for (int j = 0; j < blocks; ++j) {
-      if (j >= w) put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+      const Sum own[] = {l[2 * j], l[2 * j + 1]};
+      if (j == w) put_diagonal(own, j, shared.l.system);
+      if (j <= w) continue;
+      put_upper(own, number(j, w), shared.l.system);
+      shared.l.halves[number(j, w)][lane()] = sm80::half_left(own);
     }
     publish_to_async();  // the next K comes over it
   }
@@ -226,7 +241,7 @@ struct HopperPreparation : sm80::Preparation {
       bring_gates(x, Share(next, member, warps, heads), shared.raw);
       const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
-        invert(gates, shared.system, shared.squares[member], factors, to);
+        invert(gates, shared.l.system, shared.squares[member], factors, to);
         store(arguments, at, shared.squares[member]);
       } else {
         to.release();
