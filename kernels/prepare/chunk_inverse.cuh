@@ -170,15 +170,14 @@ struct Preparation {
   // Heads that share a query head are neighbours in memory: `team` lanes have a token's.
   struct Share {
     int own, token, place;  // in what a head has in shared memory
-    std::int64_t at;
-    int stride;
+    int at, stride;         // in gates, which are fewer than 2^31 where A is on a device
     bool real[2];
 
     __device__ Share(const Place& at, int member, int team, int heads) {
       const int thread = 32 * member + lane();
       own = thread & (team - 1), token = thread >> team / 2;
       place = staggered(token, own, team);
-      this->at = at.gate(token) + own - member;
+      this->at = (at.token + token) * at.value_heads + at.head + own - member;
       stride = 32 * at.value_heads;
       for (int e = 0; e < 2; ++e) real[e] = token + 32 * e < at.length && own < heads;
     }

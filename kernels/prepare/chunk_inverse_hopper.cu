@@ -101,8 +101,7 @@ struct HopperPreparation : sm80::Preparation {
   static __device__ void bring_gates(const Tensors& x, const Share& share, RawGates* to) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const std::int64_t at = share.at + e * share.stride;
-      const int place = share.place + 32 * e;
+      const int at = share.at + e * share.stride, place = share.place + 32 * e;
       sm80::copy_4(&to[share.own].g[place], x.raw_g + at, share.real[e]);
       sm80::copy_4(&to[share.own].beta[place], x.beta + at, share.real[e]);
     }
