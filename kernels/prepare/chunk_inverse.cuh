@@ -206,7 +206,9 @@ struct Preparation {
       to[share.own].half[share.place + 32 * e] = raw.beta[e];
     }
   }
-  static __device__ void store_gates(const Tensors& x, const Share& share, const Factors* from) {
+  // g out of the team's `from`, a head's each.
+  template <class From>
+  static __device__ void store_gates(const Tensors& x, const Share& share, const From* from) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (share.real[e]) {
@@ -223,7 +225,7 @@ struct Preparation {
     return *reinterpret_cast<float2*>(values + token);
   }
 
-  // Prefix sums of raw g, put where `sums` says.
+  // Prefix sums of raw g, put where `sums` says, which may be in the same place.
   static __device__ Gates sum_gates(float (&raw_g)[chunk_tokens], float (&raw_beta)[chunk_tokens],
                                     float (&sums)[chunk_tokens], int member, int team) {
     const int place = staggered(2 * lane(), member, team);
@@ -722,12 +724,10 @@ struct Preparation {
     return gates;
   }
 
-  // A of a head, put where `to` says.
+  // A of a head whose factors are there, put where `to` says.
   template <class Put>
   static __device__ void invert(const Gates& gates, const System& system, Square& square,
                                 Factors& factors, const Put& to) {
-    put_gates(gates, factors);
-    __syncwarp();
     const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
     const HalfDiagonals halves(square.diagonal, between);
@@ -766,6 +766,8 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
+    put_gates(gates, plan.factors[member]);
+    __syncwarp();
     invert(gates, plan.system, square, plan.factors[member], PutPairs(square));
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }

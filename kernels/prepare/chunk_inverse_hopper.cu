@@ -55,7 +55,8 @@ struct HopperPreparation : sm80::Preparation {
     Portable::Arguments work;
     unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
-  struct RawGates {  // 512 bytes
+  // Of a head, for all warps: raw g, which then becomes g, and β.
+  struct TeamGates {  // 512 bytes
     float g[chunk_tokens], beta[chunk_tokens];
   };
   // L, and what of it products of fp16 take.
@@ -70,7 +71,7 @@ struct HopperPreparation : sm80::Preparation {
     };
     Square squares[warps];
     Factors factors[warps];
-    RawGates raw[warps];  // of the next work, while factors are of this one
+    TeamGates gates[warps];  // of the next work, while factors are of this one
     PhaseBarrier k_full;
   };
 
@@ -98,7 +99,7 @@ struct HopperPreparation : sm80::Preparation {
   }
 
   // Raw gates, as load_gates and put_raw, but without registers between.
-  static __device__ void bring_gates(const Tensors& x, const Share& share, RawGates* to) {
+  static __device__ void bring_gates(const Tensors& x, const Share& share, TeamGates* to) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int at = share.at + e * share.stride, place = share.place + 32 * e;
@@ -208,7 +209,7 @@ struct HopperPreparation : sm80::Preparation {
     unsigned i = blockIdx.x / of_chunk;
     at.token = x.chunks[i].token, at.length = x.chunks[i].length;
     if (brings_keys()) bring_keys(arguments, at, shared);
-    bring_gates(x, Share(at, member, warps, heads), shared.raw);
+    bring_gates(x, Share(at, member, warps, heads), shared.gates);
     sm80::wait_copies<0>();
     __syncthreads();
     std::uint32_t parity = 0;
@@ -216,7 +217,7 @@ struct HopperPreparation : sm80::Preparation {
       i += arguments.step;
       member = sm80::opaque(member);  // or a work would begin with registers full of addresses
       Factors& factors = shared.factors[member];
-      RawGates& raw = shared.raw[member];
+      TeamGates& own = shared.gates[member];
       Place next = at;
       next.length = 0;
       if (i < arguments.chunks) next.token = x.chunks[i].token, next.length = x.chunks[i].length;
@@ -230,14 +231,15 @@ struct HopperPreparation : sm80::Preparation {
       }
       RowOfProducts l;
       begin_products(l, shared);
-      const Gates gates = sum_gates(raw.g, raw.beta, factors.g, member, warps);
+      const Gates gates = sum_gates(own.g, own.beta, own.g, member, warps);
+      put_gates(gates, factors);
       put_products(l, shared);
-      store_gates(x, Share(at, member, warps, heads), shared.factors);
+      store_gates(x, Share(at, member, warps, heads), shared.gates);
       __syncthreads();
       wait_stored();  // the last A, and not the gates to come
       __syncwarp();
       // The next gates come while A is made.
-      bring_gates(x, Share(next, member, warps, heads), shared.raw);
+      bring_gates(x, Share(next, member, warps, heads), shared.gates);
       const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
         invert(gates, shared.l.system, shared.squares[member], factors, to);
