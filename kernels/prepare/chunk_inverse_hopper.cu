@@ -2,17 +2,18 @@
 // team, and so a warpgroup: K comes and A goes by the copy engine, L is made by wgmma, and a CTA
 // goes through several works. The rest is that of any device (chunk_inverse.cuh).
 //
-// What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
-//   ─ raw gates have come, and K ─ L by wgmma, and prefix sums beside it
+// What orders a work, of which each warp has a head ("─" is a barrier of the CTA, "┈" one at which
+// only the warp waits that brings K):
+//   K has come, and with it all gates: L by wgmma, and beside it prefix sums and factors
 //   ─ L in K's place; g out
-//   ─ the next work's raw gates are on their way; N and D of the warp's own head, once its last A
-//   has been read; what products will take of L, to registers
-//   ─ L is not needed any more: the next K comes. A, and A out
+//   ─ the last A has been read, and the next gates are on their way; N and D of the warp's own
+//   head; what products take of L, to registers; the next gates have come
+//   ┈ the next K is on its way; A, and A out
 // A head of three passes has no registers for L, and reads it until its A is there.
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
-// 40, its zeros 24, and 64 as the copy engine reads it: ~560 in all, not ~640, and ~1000
+// 40, its zeros 24, and 64 as the copy engine reads it: ~530 in all, not ~640, and ~920
 // instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 56 KiB, all
 // that it has, and 128 registers.
 //
@@ -24,15 +25,18 @@
 //   35   A's place waited for when it is written, and K brought as soon as L has been read, which
 //        halved what was waited for K
 //   35   K brought to L2 before that
-// where 25 are DRAM's. L1 was busy for 67 % of the time, L2 for 75 %, and a warp issued every ninth
-// cycle: latencies of products and of shared memory, with four warps a scheduler, of ~1540
-// instructions. Since then
-//   one pass of fp16 for ordinary heads      ~1190   a third of the products, no splits
-//   a CTA keeps its heads                    ~1120   three divisions a work fewer
-//   substitution of 8 × 8 for ordinary heads ~1000
-// and gates are summed while L is made. At nine to ten cycles an instruction, 62 such heads a
-// multiprocessor, on 16 warps, are 35,000 to 39,000 cycles, 20 to 22 µs: less than DRAM's 25.
-// Predicted: 28.
+//   33   one pass of fp16 and substitution of 8 × 8 for ordinary heads, and a CTA keeps its heads:
+//        ~1080 instructions, not ~1540
+// where 25 are DRAM's. At 33, L1 was busy for 66 % of the time, and a warp issued every twelfth
+// cycle: a work took ~12,500. Of these K was waited for 8 %, other warps 11 %; and a prefetch to L2
+// held the warp that asked for it up for ~800, twice a work, and the others waited for that one.
+// Since then
+//   K comes as soon as products have L in registers, before them, and needs no prefetch
+//   all warps wait for each other twice a work, not four times
+//   what the copy engine is told is uniform, of an elected thread, without a loop over lanes
+//   where a chunk is stays in registers, and L is rounded once: ~980 instructions, with what a CTA
+//   does once
+// At 9,500 to 10,000 cycles a work, and 6,000 to begin and to end, 28 are predicted.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
