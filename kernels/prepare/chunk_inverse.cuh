@@ -175,15 +175,14 @@ struct Preparation {
   // Heads that share a query head are neighbours in memory: `team` lanes have a token's.
   struct Share {
     int own, token, place;  // in what a head has in shared memory
-    std::int64_t at;
-    int stride;
+    int at, stride;         // in gates, which are fewer than 2^31 where A is on a device
     bool real[2];
 
     __device__ Share(const Place& at, int member, int team, int heads) {
       const int thread = 32 * member + lane();
       own = thread & (team - 1), token = thread >> team / 2;
       place = staggered(token, own, team);
-      this->at = at.gate(token) + own - member;
+      this->at = (at.token + token) * at.value_heads + at.head + own - member;
       stride = 32 * at.value_heads;
       for (int e = 0; e < 2; ++e) real[e] = token + 32 * e < at.length && own < heads;
     }
@@ -212,7 +211,9 @@ struct Preparation {
       to[share.own].half[share.place + 32 * e] = raw.beta[e];
     }
   }
-  static __device__ void store_gates(const Tensors& x, const Share& share, const Factors* from) {
+  // g out of the team's `from`, a head's each.
+  template <class From>
+  static __device__ void store_gates(const Tensors& x, const Share& share, const From* from) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       if (share.real[e]) {
@@ -229,10 +230,12 @@ struct Preparation {
     return *reinterpret_cast<float2*>(values + token);
   }
 
-  static __device__ Gates sum_gates(Factors& own, int member, int team) {
+  // Prefix sums of raw g, put where `sums` says, which may be in the same place.
+  static __device__ Gates sum_gates(float (&raw_g)[chunk_tokens], float (&raw_beta)[chunk_tokens],
+                                    float (&sums)[chunk_tokens], int member, int team) {
     const int place = staggered(2 * lane(), member, team);
-    const float2 beta = pair_of(own.half, place);
-    float2 g = pair_of(own.pair, place);
+    const float2 beta = pair_of(raw_beta, place);
+    float2 g = pair_of(raw_g, place);
     g.x = fmaxf(g.x, -128.0F);
     g.y = g.x + fmaxf(g.y, -128.0F);
     float sum = g.y;
@@ -243,7 +246,7 @@ struct Preparation {
     }
     const float before = __shfl_up_sync(~0U, sum, 1);
     if (lane() > 0) g.x += before, g.y += before;
-    pair_of(own.g, place) = g;
+    pair_of(sums, place) = g;
     return {g, beta};
   }
 
@@ -323,20 +326,25 @@ struct Preparation {
     }
   };
 
-  // Block (i, j) of L, of those that put_product takes: on the diagonal, above it, or (3, 0).
-  static __device__ void put_product(const Sum (&l)[2], int i, int j, System& to) {
-    if (i == j) {
-      to.left[i][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
-      to.right[i][lane()] = {l[1].x[2], l[1].x[3]};
-      return;
-    }
-    auto& own = to.upper[number(max(i, j), min(i, j))];
+  // L_ww.
+  static __device__ void put_diagonal(const Sum (&l)[2], int w, System& to) {
+    to.left[w][lane()] = {l[0].x[0], l[0].x[1], l[0].x[2], l[0].x[3]};
+    to.right[w][lane()] = {l[1].x[2], l[1].x[3]};
+  }
+  // L_ij, i < j, by its number.
+  static __device__ void put_upper(const Sum (&l)[2], int number, System& to) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      if (i < j) {
-        own[n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
-        continue;
-      }
+      to.upper[number][n][lane()] = {l[n].x[0], l[n].x[1], l[n].x[2], l[n].x[3]};
+    }
+  }
+  // Block (i, j) of L: on the diagonal, above it, or (3, 0).
+  static __device__ void put_product(const Sum (&l)[2], int i, int j, System& to) {
+    if (i == j) return put_diagonal(l, i, to);
+    if (i < j) return put_upper(l, number(j, i), to);
+    auto& own = to.upper[number(i, j)];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int x = 0; x < 4; ++x) {  // row g + x / 2 · 8 of L is a column of what is kept
         const int row = lane() % 4 * 2 + x % 2, column = lane() / 4;
@@ -561,17 +569,30 @@ struct Preparation {
     }
     return scaled;
   }
-  // The transpose of L_mj.
-  template <class Operand>
-  static __device__ Operand product(const System& system, int m, int j) {
+  // The transpose of L_mj, by its number.
+  static __device__ Block product(const System& system, int number) {
     Block l;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const float4 x = system.upper[number(m, j)][n][lane()];
+      const float4 x = system.upper[number][n][lane()];
       l.x[n] = {{x.x, x.y, x.z, x.w}};
     }
-    return operand<Operand>(l);
+    return l;
   }
+  // The same as operands: in fp16 all at once, so that L's place is free, and else when one is
+  // asked for.
+  struct HalfSystem {
+    HalfLeft l[6];
+
+    __device__ const HalfLeft& operator()(int m, int j) const { return l[number(m, j)]; }
+  };
+  struct SplitSystem {
+    const System& system;
+
+    __device__ SplitLeft operator()(int m, int j) const {
+      return operand<SplitLeft>(product(system, number(m, j)));
+    }
+  };
 
   // d += a bᵀ.
   static __device__ void multiply(Block& d, const SplitLeft& a, const SplitLeft& b) {
@@ -601,9 +622,14 @@ struct Preparation {
       }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const { put(w, j, turned(a)); }
-    // Before the square is written, and when L is not needed any more.
-    __device__ void wait() const {}
-    __device__ void release_system() const {}
+    __device__ HalfSystem halves(const System& system) const {
+      HalfSystem halves;
+#pragma unroll
+      for (int i = 0; i < 6; ++i) halves.l[i] = operand<HalfLeft>(product(system, i));
+      return halves;
+    }
+    // When neither L nor what else was in the square is needed any more.
+    __device__ void release() const {}
   };
 
   // What rounding takes from an ill-conditioned chunk's A, straight into memory: it is seldom.
@@ -645,16 +671,16 @@ struct Preparation {
   };
 
   // A, of which D is there, in its place.
-  template <class Operand, class From, class Put>
-  static __device__ void solve(const System& system, const Factors& own, const From& of,
-                               const Put& to, const PutLow& low) {
+  template <class Operand, class L, class From, class Put>
+  static __device__ void solve(const L& l, const Factors& own, const From& of, const Put& to,
+                               const PutLow& low) {
     const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
                                         Dt[] = {of.transposed(0), of.transposed(1),
                                                 of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), product<Operand>(system, 1, 0));
-    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), product<Operand>(system, 3, 2));
+    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), l(1, 0));
+    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), l(3, 2));
     multiply(below[0], scaled<Operand, 1>(Dt[0], own.pair, 0), operand<Operand>(u[0]));
     multiply(below[1], operand<Operand>(u[1]), scaled<Operand, 1>(Dt[2], own.pair, 2));
 #pragma unroll
@@ -677,12 +703,11 @@ struct Preparation {
     Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const Operand l = product<Operand>(system, 2, j);
-      multiply(v[0][j], z[0], l);
-      multiply(v[1][j], z[1], l);
-      multiply(v[1][j], z[2], product<Operand>(system, 3, j));
+      const Operand upper = l(2, j);
+      multiply(v[0][j], z[0], upper);
+      multiply(v[1][j], z[1], upper);
+      multiply(v[1][j], z[2], l(3, j));
     }
-    to.release_system();
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
       const Operand v0 = operand<Operand>(v[w][0]), v1 = operand<Operand>(v[w][1]);
@@ -747,7 +772,8 @@ struct Preparation {
     }
     wait_copies<0>();
     __syncthreads();
-    const Gates gates = sum_gates(plan.factors[member], member, team);
+    Factors& own = plan.factors[member];
+    const Gates gates = sum_gates(own.pair, own.half, own.g, member, team);
     Products<team> products;
     if (team == 4 && member >= 2) {
       products.template multiply<true>(plan.keys, member);
@@ -762,26 +788,26 @@ struct Preparation {
     return gates;
   }
 
-  // A of a head, put where `to` says.
+  // A of a head whose factors are there, put where `to` says.
   template <class Put>
   static __device__ void invert(const Gates& gates, const System& system, Square& square,
                                 Factors& factors, const Put& to, const PutLow& low) {
-    put_gates(gates, factors);
-    __syncwarp();
-    to.wait();
     const Between between = put_system(system, factors, square.diagonal.N);
     __syncwarp();
     const HalfDiagonals halves(square.diagonal, between);
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
     const bool far_apart = below_diagonal(halves.squares) <= most_squares;
     if (__all_sync(~0U, between.short_keys & short_writes & far_apart)) {
-      solve<HalfLeft>(system, factors, halves, to, low);
+      const HalfSystem l = to.halves(system);
+      to.release();
+      solve<HalfLeft>(l, factors, halves, to, low);
     } else {
       const Columns columns(square.diagonal.N);
       __syncwarp();
       columns.put(square.D);
       __syncwarp();
-      solve<SplitLeft>(system, factors, Diagonals{square.D}, to, low);
+      solve<SplitLeft>(SplitSystem{system}, factors, Diagonals{square.D}, to, low);
+      to.release();
     }
     __syncwarp();
   }
@@ -805,6 +831,8 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
+    put_gates(gates, plan.factors[member]);
+    __syncwarp();
     invert(gates, plan.system, square, plan.factors[member], PutPairs(square), PutLow{x, at});
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }

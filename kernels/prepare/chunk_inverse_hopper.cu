@@ -2,19 +2,20 @@
 // team, and so a warpgroup: K comes and A goes by the copy engine, L is made by wgmma, and a CTA
 // goes through several works. The rest is that of any device (chunk_inverse.cuh).
 //
-// What orders a work, of which each warp has a head ("─" is a barrier of the CTA):
-//   raw gates, which came beside the work before, to where their heads are
-//   ─ K has come ─ L by wgmma, and prefix sums beside it
+// What orders a work, of which each warp has a head ("─" is a barrier of the CTA, "┈" one at which
+// only the warp waits that brings K):
+//   K has come, and with it all gates: L by wgmma, and beside it prefix sums and factors
 //   ─ L in K's place; g out
-//   ─ the next work's raw gates are on their way, and its K as far as L2; N and D of the warp's own
-//   head, once its last A has been read; products with L
-//   ─ L is not needed any more: the next K comes. The rest of A, and A out
+//   ─ the last A has been read, and the next gates are on their way; N and D of the warp's own
+//   head; what products take of L, to registers; the next gates have come
+//   ┈ the next K is on its way; A, and A out
+// A head of three passes has no registers for L, and reads it until its A is there.
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
-// 40, its zeros 24, and 64 as the copy engine reads it: ~560 in all, not ~640, and ~1000
-// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 54 KiB and
-// 128 registers.
+// 40, its zeros 24, and 64 as the copy engine reads it: ~530 in all, not ~640, and ~920
+// instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 56 KiB, all
+// that it has, and 128 registers.
 //
 // Measured on an H200 for 8192 tokens, 16 query and 64 value heads, in µs:
 //   37   any device's
@@ -24,15 +25,18 @@
 //   35   A's place waited for when it is written, and K brought as soon as L has been read, which
 //        halved what was waited for K
 //   35   K brought to L2 before that
-// where 25 are DRAM's. L1 was busy for 67 % of the time, L2 for 75 %, and a warp issued every ninth
-// cycle: latencies of products and of shared memory, with four warps a scheduler, of ~1540
-// instructions. Since then
-//   one pass of fp16 for ordinary heads      ~1190   a third of the products, no splits
-//   a CTA keeps its heads                    ~1120   three divisions a work fewer
-//   substitution of 8 × 8 for ordinary heads ~1000
-// and gates are summed while L is made. At nine to ten cycles an instruction, 62 such heads a
-// multiprocessor, on 16 warps, are 35,000 to 39,000 cycles, 20 to 22 µs: less than DRAM's 25.
-// Predicted: 28.
+//   33   one pass of fp16 and substitution of 8 × 8 for ordinary heads, and a CTA keeps its heads:
+//        ~1080 instructions, not ~1540
+// where 25 are DRAM's. At 33, L1 was busy for 66 % of the time, and a warp issued every twelfth
+// cycle: a work took ~12,500. Of these K was waited for 8 %, other warps 11 %; and a prefetch to L2
+// held the warp that asked for it up for ~800, twice a work, and the others waited for that one.
+// Since then
+//   K comes as soon as products have L in registers, before them, and needs no prefetch
+//   all warps wait for each other twice a work, not four times
+//   what the copy engine is told is uniform, of an elected thread, without a loop over lanes
+//   where a chunk is stays in registers, and L is rounded once: ~980 instructions, with what a CTA
+//   does once
+// At 9,500 to 10,000 cycles a work, and 6,000 to begin and to end, 28 are predicted.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
@@ -41,6 +45,7 @@
 #include "kernels/sm90/tensor_map.hpp"
 #include "kernels/sm90/tile.cuh"
 #include "kernels/sm90/tma.cuh"
+#include "kernels/sm90/warpgroup.cuh"
 #include "kernels/sm90/wgmma.cuh"
 
 namespace gdn::sm90 {
@@ -54,15 +59,24 @@ struct HopperPreparation : sm80::Preparation {
     Portable::Arguments work;
     unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
-  struct Shared {  // 55,296 bytes
+  // Of a head, for all warps: raw g, which then becomes g, and β.
+  struct TeamGates {  // 512 bytes
+    float g[chunk_tokens], beta[chunk_tokens];
+  };
+  // L, and what of it products of fp16 take.
+  struct BothSystems {  // 12,288 bytes
+    System system;
+    HalfLeft halves[6][32];
+  };
+  struct Shared {  // 57,344 bytes
     union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
-      System system;
+      BothSystems l;
     };
     Square squares[warps];
     Factors factors[warps];
+    TeamGates gates[warps];  // of the next work, while factors are of this one
     PhaseBarrier k_full;
-    Work own[2][warps];  // of this chunk and the next: there are no registers to keep them in
   };
 
   // The copy engine knows no end of a sequence.
@@ -70,20 +84,14 @@ struct HopperPreparation : sm80::Preparation {
     return has_engine && at.length == chunk_tokens;
   }
 
+  static __device__ bool brings_keys() { return threadIdx.x < 32; }
   // K of a whole chunk, by one thread.
   static __device__ void bring_keys(const Arguments& arguments, const Place& at, Shared& shared) {
-    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
+    if (!is_copied_by_engine(at) || !elected()) return;
     shared.k_full.arrive_and_expect(sizeof shared.K);
     for (int panel = 0; panel < 2; ++panel) {
       load_box(shared.K.panel(panel), arguments.k, panel_columns * panel, at.query_head, at.token,
                shared.k_full);
-    }
-  }
-  // The same as far as L2, where its place is not free yet.
-  static __device__ void prefetch_keys(const Arguments& arguments, const Place& at) {
-    if (threadIdx.x != 0 || !is_copied_by_engine(at)) return;
-    for (int panel = 0; panel < 2; ++panel) {
-      prefetch_box(arguments.k, panel_columns * panel, at.query_head, at.token);
     }
   }
   // K of another one, by all.
@@ -94,11 +102,37 @@ struct HopperPreparation : sm80::Preparation {
     publish_to_async();
   }
 
-  // As Portable::PutPairs. L is released by all warps at once, and the next K comes.
+  // Raw gates, as load_gates and put_raw, but without registers between.
+  static __device__ void bring_gates(const Tensors& x, const Share& share, TeamGates* to) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int at = share.at + e * share.stride, place = share.place + 32 * e;
+      sm80::copy_4(&to[share.own].g[place], x.raw_g + at, share.real[e]);
+      sm80::copy_4(&to[share.own].beta[place], x.beta + at, share.real[e]);
+    }
+    sm80::commit_copies();
+  }
+
+  // Zeros above the diagonal of A.
+  static __device__ void put_zeros(Square& square) {
+    const int own = sm80::opaque(lane());
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) {
+#pragma unroll
+      for (int j = w + 1; j < blocks; ++j) {
+        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
+        *reinterpret_cast<uint4*>(to) = {};
+      }
+    }
+  }
+
+  // As Portable::PutPairs. The next K comes when all warps have released L and brought gates, so
+  // that whoever waits for K has waited for them.
   struct PutMatrices {
     const Arguments& arguments;
     Shared& shared;
-    int member, next;
+    int member;
+    const Place& next;
 
     __device__ Square& square() const { return shared.squares[member]; }
     __device__ void put(int w, int j, const Left& a) const {
@@ -107,13 +141,18 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void put_transposed(int w, int j, const Left& a) const {
       put_left_transposed(square().A, block * j, block * w, a);
     }
-    __device__ void wait() const {
-      if (lane() == 0) wait_stores_read<0>();
-      __syncwarp();
+    __device__ HalfSystem halves(const System&) const {
+      HalfSystem halves;
+#pragma unroll
+      for (int i = 0; i < 6; ++i) halves.l[i] = shared.l.halves[i][lane()];
+      return halves;
     }
-    __device__ void release_system() const {
-      __syncthreads();
-      bring_keys(arguments, shared.own[next][member].at, shared);
+    __device__ void release() const {
+      put_zeros(square());
+      sm80::wait_copies<0>();  // the next gates
+      if (!brings_keys()) return arrive<threads>(1);
+      sync<threads>(1);
+      bring_keys(arguments, next, shared);
     }
   };
 
@@ -130,97 +169,95 @@ struct HopperPreparation : sm80::Preparation {
   static __device__ void put_products(RowOfProducts& l, Shared& shared) {
     products_wait<0>();
     __syncthreads();
-    const int w = warp();
+    const int w = sm80::opaque(warp());
 #pragma unroll
     for (int j = 0; j < blocks; ++j) {
-      if (j >= w) put_product({l[2 * j], l[2 * j + 1]}, w, j, shared.system);
+      const Sum own[] = {l[2 * j], l[2 * j + 1]};
+      if (j == w) put_diagonal(own, j, shared.l.system);
+      if (j <= w) continue;
+      put_upper(own, number(j, w), shared.l.system);
+      shared.l.halves[number(j, w)][lane()] = sm80::half_left(own);
     }
     publish_to_async();  // the next K comes over it
   }
 
-  // A out of its tile, which lacks the zeros above the diagonal.
+  // A out of its tile.
   static __device__ void store(const Arguments& arguments, const Place& at, Square& square) {
     if (!is_copied_by_engine(at)) {
       Portable::store(arguments.work.tensors.A + at.inverse(), at.inverse_stride(), at.length,
                       square);
       return;
     }
-    const int own = sm80::opaque(lane());
-#pragma unroll
-    for (int w = 0; w < blocks; ++w) {
-#pragma unroll
-      for (int j = w + 1; j < blocks; ++j) {
-        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
-        *reinterpret_cast<uint4*>(to) = {};
-      }
-    }
     publish_to_async();
     __syncwarp();
-    if (lane() == 0) store_box(arguments.A, 0, at.head, at.token, &square.A);
+    if (elected()) store_box(arguments.A, 0, at.head, at.token, &square.A);
+  }
+  // Before the square is written again.
+  static __device__ void wait_stored() {
+    if (elected()) wait_stores_read<0>();
   }
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
     let_next_launch_begin();
-    if (threadIdx.x == 0) {  // before anybody knows where the chunk is
+    if (brings_keys() && elected()) {  // before anybody knows where the chunk is
       prefetch(arguments.k);
       prefetch(arguments.A);
       shared.k_full.initialise(1);
       publish_barriers();
     }
     const Tensors& x = arguments.work.tensors;
-    const int member = dealt_warp();
-    Factors& factors = shared.factors[member];
+    int member = dealt_warp();
     const unsigned of_chunk = Portable::of_chunk(arguments.work);
-    if (lane() == 0) {
-      shared.own[0][member] = shared.own[1][member] =
-          work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
-    }
-    Raw raw;
-    // Where a chunk is, and its gates.
-    const auto find = [&](const Chunk& chunk, Work& own) {
-      if (lane() == 0) own.at.token = chunk.token, own.at.length = chunk.length;
-      __syncwarp();
-      raw = load_gates(x, Share(own.at, member, warps, own.heads));
-    };
+    auto [at, heads] = work_of(arguments.work, blockIdx.x % of_chunk, {}, member);
+    const bool has_head = member < heads;
     unsigned i = blockIdx.x / of_chunk;
-    find(x.chunks[i], shared.own[0][member]);
-    bring_keys(arguments, shared.own[0][member].at, shared);
+    at.token = x.chunks[i].token, at.length = x.chunks[i].length;
+    if (brings_keys()) bring_keys(arguments, at, shared);
+    bring_gates(x, Share(at, member, warps, heads), shared.gates);
+    sm80::wait_copies<0>();
+    __syncthreads();
     std::uint32_t parity = 0;
-    int now = 0;
-    for (; i < arguments.chunks; i += arguments.step, now ^= 1) {
-      const auto& [at, heads] = shared.own[now][member];
-      Chunk next = {};
-      if (i + arguments.step < arguments.chunks) next = x.chunks[i + arguments.step];
-      const bool has_head = member < heads;
-      put_raw(raw, Share(at, member, warps, heads), shared.factors);
-      const bool by_engine = is_copied_by_engine(at);
-      if (!by_engine) load_keys(x, at, shared);
-      __syncthreads();
-      if (by_engine) {
+    while (i < arguments.chunks) {
+      i += arguments.step;
+      member = sm80::opaque(member);  // or a work would begin with registers full of addresses
+      Factors& factors = shared.factors[member];
+      TeamGates& own = shared.gates[member];
+      Place next = at;
+      next.length = 0;
+      if (i < arguments.chunks) next.token = x.chunks[i].token, next.length = x.chunks[i].length;
+      if (is_copied_by_engine(at)) {
         shared.k_full.wait(parity);
         parity ^= 1;
+      } else {
+        __syncthreads();
+        load_keys(x, at, shared);
+        __syncthreads();
       }
       RowOfProducts l;
       begin_products(l, shared);
-      const Gates gates = sum_gates(factors, member, warps);
+      const Gates gates = sum_gates(own.g, own.beta, own.g, member, warps);
+      put_gates(gates, factors);
       put_products(l, shared);
-      store_gates(x, Share(at, member, warps, heads), shared.factors);
+      store_gates(x, Share(at, member, warps, heads), shared.gates);
       __syncthreads();
-      find(next, shared.own[now ^ 1][member]);  // its gates come while A is made
-      prefetch_keys(arguments, shared.own[now ^ 1][member].at);
-      const PutMatrices to = {arguments, shared, member, now ^ 1};
+      wait_stored();  // the last A, and not the gates to come
+      __syncwarp();
+      // The next gates come while A is made.
+      bring_gates(x, Share(next, member, warps, heads), shared.gates);
+      const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
-        invert(gates, shared.system, shared.squares[member], factors, to, PutLow{x, at});
+        invert(gates, shared.l.system, shared.squares[member], factors, to, PutLow{x, at});
         store(arguments, at, shared.squares[member]);
       } else {
-        to.release_system();
+        to.release();
       }
+      at = next;
     }
-    if (lane() == 0) wait_stores_read<0>();
+    wait_stored();
   }
 };
 
-static_assert(sizeof(HopperPreparation::Shared) == 55'296);
+static_assert(sizeof(HopperPreparation::Shared) == 57'344);
 
 Launch set_up(const Problem& problem, const Tensors& x, void*) {
   using Kernel = HopperPreparation;

@@ -15,6 +15,12 @@ __device__ inline void copy_16(std::uint32_t shared, const void* global, bool re
 __device__ inline void copy_16(void* shared, const void* global, bool real = true) {
   copy_16(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global, real);
 }
+// 4 bytes through L1, as above.
+__device__ inline void copy_4(void* shared, const void* global, bool real) {
+  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global),
+               "r"(real ? 4 : 0));
+}
 
 // Closes a group of copies of this thread. PTX ISA, "cp.async.commit_group".
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
