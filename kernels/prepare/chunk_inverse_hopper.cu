@@ -94,6 +94,13 @@ struct HopperPreparation : sm80::Preparation {
                shared.k_full);
     }
   }
+  // The same as far as L2, where its place is not free yet: a line a thread.
+  static __device__ void prefetch_keys(const Tensors& x, const Place& at) {
+    if (!is_copied_by_engine(at)) return;
+    static_assert(threads == chunk_tokens * 2);
+    const int own = sm80::opaque(threadIdx.x);
+    sm80::prefetch_to_l2(x.k + at.query() + own / 2 * at.query_stride() + own % 2 * panel_columns);
+  }
   // K of another one, by all.
   static __device__ void load_keys(const Tensors& x, const Place& at, Shared& shared) {
     load_plainly<threads, head_dim>(shared.K, x.k + at.query(), at.query_stride(), at.length);
@@ -238,6 +245,7 @@ struct HopperPreparation : sm80::Preparation {
       const Gates gates = sum_gates(own.g, own.beta, own.g, member, warps);
       put_gates(gates, factors);
       put_products(l, shared);
+      prefetch_keys(x, next);
       store_gates(x, Share(at, member, warps, heads), shared.gates);
       __syncthreads();
       wait_stored();  // the last A, and not the gates to come

@@ -22,6 +22,11 @@ __device__ inline void copy_4(void* shared, const void* global, bool real) {
                "r"(real ? 4 : 0));
 }
 
+// The line of L2 that this is in, to L2. PTX ISA, "prefetch".
+__device__ inline void prefetch_to_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // Closes a group of copies of this thread. PTX ISA, "cp.async.commit_group".
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

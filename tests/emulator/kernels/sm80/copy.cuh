@@ -17,6 +17,7 @@ inline void copy_4(void* shared, const void* global, bool real) {
   emulator::copy(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)), global, 4, real);
 }
 
+inline void prefetch_to_l2(const void*) {}
 inline void commit_copies() { emulator::commit_copies(); }
 template <int pending>
 void wait_copies() {
