@@ -172,6 +172,14 @@ struct RegisterChain {
     static __device__ bool is_ill(const Tensors& x, const Place& at) {
       return x.A_low != nullptr && at.length > 0 && x.A_low[at.inverse()].bits == 0;
     }
+    // That of chunks about `first` of a sequence, to L2: while it is found out where a segment
+    // begins, and by nobody else read before it does.
+    static __device__ void prefetch(const Tensors& x, const Place& sequence, int first) {
+      const int chunk = first - 8 + lane();
+      const Place at = sequence.after(chunk);
+      if (!splits || threadIdx.x >= 32 || x.A_low == nullptr) return;
+      if (chunk >= 0 && at.length > 0) sm80::prefetch_to_l2(x.A_low + at.inverse());
+    }
   };
 
   // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
