@@ -172,14 +172,6 @@ struct RegisterChain {
     static __device__ bool is_ill(const Tensors& x, const Place& at) {
       return x.A_low != nullptr && at.length > 0 && x.A_low[at.inverse()].bits == 0;
     }
-    // That of chunks about `first` of a sequence, to L2: while it is found out where a segment
-    // begins, and by nobody else read before it does.
-    static __device__ void prefetch(const Tensors& x, const Place& sequence, int first) {
-      const int chunk = first - 8 + lane();
-      const Place at = sequence.after(chunk);
-      if (!splits || threadIdx.x >= 32 || x.A_low == nullptr) return;
-      if (chunk >= 0 && at.length > 0) sm80::prefetch_to_l2(x.A_low + at.inverse());
-    }
   };
 
   // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
@@ -680,26 +672,33 @@ struct RegisterChain {
       ill_conditioned = gates().ill_conditioned;
       start(Start(*this));
       int chunk = segment.first;
-      go_until<false, false>(own, chunk, segment.first_output, segment.end);
-      if (chunk == segment.end) return;
-      go_until<true, false>(own, chunk, segment.first_output + 1, segment.end);
-      go_until<true, true>(own, chunk, segment.end, segment.end);
-      finish_output();
-    }
-    // Chunks before `until`. Those of a kind that follow each other have a loop of their own: with
-    // a branch in one loop for both, ptxas issues all products one by one (C7520).
-    template <bool with_output, bool after_output, class Own>
-    __device__ void go_until(Own& own, int& chunk, int until, int end) {
-      while (chunk < until) {
-        while (chunk < until && !(splits && ill_conditioned)) {
-          own.template step<with_output, after_output>(++chunk == end);
-        }
-        if constexpr (splits) {
-          while (chunk < until && ill_conditioned) {
-            split_step<with_output, after_output>(++chunk == end);
-          }
-        }
+      for (;;) {
+        go_on(own, chunk, segment);
+        if (chunk == segment.end) break;
+        if constexpr (splits) go_on_split(chunk, segment);
       }
+      if (segment.first_output < segment.end) finish_output();
+    }
+    // Chunks until one is ill-conditioned, and until one is not. Either have loops of their own:
+    // with a branch in one loop for both, ptxas issues all products one by one (C7520).
+    template <class Own>
+    __device__ void go_on(Own& own, int& chunk, const Segment& segment) {
+      const auto goes_on = [&](int until) { return chunk < until && !(splits && ill_conditioned); };
+      while (goes_on(segment.first_output)) {
+        own.template step<false, false>(++chunk == segment.end);
+      }
+      if (chunk == segment.first_output && goes_on(segment.end)) {
+        own.template step<true, false>(++chunk == segment.end);
+      }
+      while (goes_on(segment.end)) own.template step<true, true>(++chunk == segment.end);
+    }
+    __device__ void go_on_split(int& chunk, const Segment& segment) {
+      const auto goes_on = [&](int until) { return chunk < until && ill_conditioned; };
+      while (goes_on(segment.first_output)) split_step<false, false>(++chunk == segment.end);
+      if (chunk == segment.first_output && goes_on(segment.end)) {
+        split_step<true, false>(++chunk == segment.end);
+      }
+      while (goes_on(segment.end)) split_step<true, true>(++chunk == segment.end);
     }
   };
 

@@ -61,7 +61,6 @@ struct Segmented : sm90::RegisterChain<width, stages> {
   static __device__ void run(const Arguments& arguments, typename Base::Shared& shared) {
     const auto [piece, chain] =
         OwnPiece<Chain>(arguments.pieces, arguments.query_heads, arguments.value_heads);
-    Base::GatesOfChunks::prefetch(arguments.tensors, chain.at, piece.first);
     const int start =
         warm_up_start(piece.first, arguments.threshold, sm90::WarpTeam(), [&](int chunk) {
           return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];

@@ -340,7 +340,6 @@ struct Transitions : TwoPassChain<128, stages> {
     const bool is_transition = cta % ctas_a_head == 1;
     const Part part = arguments.parts[blockIdx.x / ctas];
     const Chain chain = Common::chain_of(arguments, part, head, 0);
-    Base::GatesOfChunks::prefetch(arguments.tensors, chain.at, part.first);
     const int start = Common::own_start(arguments, chain.at, part.first);
     const Join join = Common::own_start(arguments, chain.at, part.end) >= 0 ? Join::none
                       : start >= 0                                          ? Join::state
@@ -638,7 +637,6 @@ struct Outputs : TwoPassChain<width, stages> {
     const int cta = static_cast<int>(blockIdx.x) % ctas, head = cta / Chain::slices;
     const Part part = arguments.parts[blockIdx.x / ctas];
     const Chain chain = Common::chain_of(arguments, part, head, cta % Chain::slices * width);
-    Base::GatesOfChunks::prefetch(arguments.tensors, chain.at, part.first);
     const int start = Common::own_start(arguments, chain.at, part.first);
     const Segment segment = {start >= 0 ? start : part.first, part.first, part.end};
     if (threadIdx.x == 0) {

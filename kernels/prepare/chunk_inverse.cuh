@@ -585,6 +585,14 @@ struct Preparation {
     HalfLeft l[6];
 
     __device__ const HalfLeft& operator()(int m, int j) const { return l[number(m, j)]; }
+    // Until it is here: what is computed of it decides a branch, which comes before all behind.
+    // Two halves of 16 ones are no numbers, and L has numbers alone.
+    __device__ void await() const {
+      std::uint32_t all = ~0U;
+#pragma unroll
+      for (const HalfLeft& block : l) all &= block.x[0] & block.x[1] & block.x[2] & block.x[3];
+      if (all == ~0U) __trap();
+    }
   };
   struct SplitSystem {
     const System& system;
@@ -799,6 +807,7 @@ struct Preparation {
     const bool far_apart = below_diagonal(halves.squares) <= most_squares;
     if (__all_sync(~0U, between.short_keys & short_writes & far_apart)) {
       const HalfSystem l = to.halves(system);
+      l.await();
       to.release();
       solve<HalfLeft>(l, factors, halves, to, low);
     } else {

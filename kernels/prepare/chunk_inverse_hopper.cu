@@ -157,7 +157,6 @@ struct HopperPreparation : sm80::Preparation {
     __device__ void release() const {
       put_zeros(square());
       sm80::wait_copies<0>();  // the next gates
-      publish_to_async();      // that L has been read, over which the next K comes
       if (!brings_keys()) return arrive<threads>(1);
       sync<threads>(1);
       bring_keys(arguments, next, shared);
