@@ -19,10 +19,10 @@ namespace {
 // predicted best.
 constexpr double pipeline_chunks = 1;  // of each CTA, beside its own
 constexpr double without_output = 0.65;
-constexpr double warm_up_begins = 1;       // a segment looks for its first chunk
-constexpr double reads_state = 3;          // a chain begins with a given state: 64 KiB a head
-constexpr double overlapped_starts = 1.4;  // of two launches more, which begin early
-constexpr double transition_ends = 4;      // M or N is written; in place of the pipeline's
+constexpr double warm_up_begins = 1;     // a segment looks for its first chunk
+constexpr double reads_state = 3;        // a chain begins with a given state: 64 KiB a head
+constexpr double overlapped_starts = 3;  // of two launches more, which begin early
+constexpr double transition_ends = 7;    // M or N is written; in place of the pipeline's
 
 // Of a preparation: what a chunk and query head takes of what a chunk and value head takes.
 constexpr double query_share = 1.6;
@@ -34,41 +34,41 @@ constexpr double query_share = 1.6;
 constexpr Cost all_costs[] = {
     // clang-format off
     //                                                          values  chunk   share  (µs)
-    {"baseline:stages=2",                                            64,  1.306,  3.031},
-    {"baseline:stages=3",                                            64,  1.309,  2.924},
-    {"residual:stages=2",                                            64,  1.447,  1.951},
-    {"residual:stages=3",                                            64,  1.440,  1.793},
-    {"fused:stages=2",                                               64,  2.497,  0.398},
-    {"fused:stages=3",                                               64,  2.487,  0.398},
-    {"wide:stages=1:threads=256",                                   128,  4.611,  1.779},
-    {"wide:stages=2:threads=256",                                   128,  4.122,  0.468},
-    {"wide:stages=1:threads=512",                                   128,  5.790,  1.322},
-    {"wide:stages=2:threads=512",                                   128,  5.398,  0.473},
-    {"wide:stages=1:threads=1024",                                  128,  6.908,  1.414},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.066,  0.069},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.053,  0.057},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  1.967,  0.026},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.902,  0.023},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.825,  0.013},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.537,  0.026},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.464,  0.024},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.380,  0.003},
-    {"split_barrier:stages=2:value_width=128",                      128,  2.527,  0.149},
-    {"split_barrier:stages=2:value_width=64",                        64,  1.816,  0.041},
-    {"split_barrier:stages=3:value_width=64",                        64,  1.685,  0.056},
-    {"split_barrier:stages=2:value_width=32",                        32,  1.399,  0.043},
-    {"split_barrier:stages=3:value_width=32",                        32,  1.347,  0.034},
-    {"register_state:form=x:stages=3:value_width=64",                64,  1.306,  0.151},
-    {"register_state:stages=2:value_width=128",                     128,  2.425,  1.490},
-    {"register_state:stages=3:value_width=128",                     128,  1.650,  0.277},
-    {"register_state:stages=2:value_width=64",                       64,  1.661,  0.772},
-    {"register_state:stages=3:value_width=64",                       64,  1.082,  0.201},
-    {"two_pass:transitions",                                          0,  1.070,  0.185},
-    {"two_pass:step",                                                 0,  1.229,  0.000},
-    {"forward:value_width=128",                                     128,  2.791,  0.573},
-    {"forward:value_width=64",                                       64,  2.195,  0.775},
-    {"cuda:start",                                                    0,  3.307,  0.000},
-    {"cuda:preparation",                                              0,  0.000,  0.480},
+    {"baseline:stages=2",                                            64,  1.300,  3.019},
+    {"baseline:stages=3",                                            64,  1.314,  2.885},
+    {"residual:stages=2",                                            64,  1.459,  1.913},
+    {"residual:stages=3",                                            64,  1.449,  1.764},
+    {"fused:stages=2",                                               64,  2.502,  0.394},
+    {"fused:stages=3",                                               64,  2.493,  0.394},
+    {"wide:stages=1:threads=256",                                   128,  4.594,  1.804},
+    {"wide:stages=2:threads=256",                                   128,  4.113,  0.527},
+    {"wide:stages=1:threads=512",                                   128,  5.759,  1.387},
+    {"wide:stages=2:threads=512",                                   128,  5.379,  0.568},
+    {"wide:stages=1:threads=1024",                                  128,  6.863,  1.538},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.080,  0.104},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.056,  0.075},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  1.946,  0.030},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.890,  0.030},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.802,  0.030},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.550,  0.027},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.480,  0.023},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.418,  0.011},
+    {"split_barrier:stages=2:value_width=128",                      128,  2.545,  0.205},
+    {"split_barrier:stages=2:value_width=64",                        64,  1.778,  0.019},
+    {"split_barrier:stages=3:value_width=64",                        64,  1.732,  0.067},
+    {"split_barrier:stages=2:value_width=32",                        32,  1.421,  0.031},
+    {"split_barrier:stages=3:value_width=32",                        32,  1.368,  0.037},
+    {"register_state:form=x:stages=3:value_width=64",                64,  1.357,  0.118},
+    {"register_state:stages=2:value_width=128",                     128,  2.358,  1.235},
+    {"register_state:stages=3:value_width=128",                     128,  1.728,  0.299},
+    {"register_state:stages=2:value_width=64",                       64,  1.648,  0.683},
+    {"register_state:stages=3:value_width=64",                       64,  1.141,  0.208},
+    {"two_pass:transitions",                                          0,  0.883,  0.313},
+    {"two_pass:step",                                                 0,  1.513,  0.000},
+    {"forward:value_width=128",                                     128,  2.799,  0.580},
+    {"forward:value_width=64",                                       64,  2.219,  0.798},
+    {"cuda:start",                                                    0,  2.218,  0.000},
+    {"cuda:preparation",                                              0,  0.000,  0.466},
     {"recurrent",                                                   128,  290.7,  226.6},
     {"chunked:chunk=64",                                            128,  156.1,   54.1},
     {"xform:chunk=64",                                              128,  161.7,   58.5},

@@ -40,7 +40,7 @@
 // a chunk, where the W form was measured at 1.14 to 1.20. With 128 values the tensor cores would
 // be wanted for 2432, 128 more than by the W form, whose two chains fill each other's gaps there:
 // nothing to be won.
-// Measured (H200, graph timing): 1.34 to 1.40 µs a chunk, a sixth more than the W form, and in
+// Measured (H200, graph timing): 1.37 to 1.42 µs a chunk, a sixth more than the W form, and in
 // segments short_tail_state 13.8 where the W form has 13.2. Three groups that issue products at
 // once wait for each other. Not to be had: W P' right behind S', before that is waited for. ptxas
 // takes the rounding of S for a read of registers under way, and issues the products one by one.
