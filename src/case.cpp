@@ -193,10 +193,10 @@ std::string to_yaml(const Case& c) {
 double footprint_bytes(const Problem& problem) {
   constexpr double dim = head_dim;
   const double tokens = static_cast<double>(problem.tokens());
-  const double query_token = 2 * 2 * dim;         // q, k
-  const double value_token = 2 * 2 * dim + 3 * 4  // v, output; raw_g, g, beta
-                             + 2 * 2 * chunk_tokens +
-                             8 * dim;  // A in two halves; the fp64 reference
+  const double query_token = 2 * 2 * dim;            // q, k
+  const double value_token = 2 * 2 * dim + 3 * 4     // v, output; raw_g, g, beta
+                             + 2 * 2 * chunk_tokens  // A, and what rounding took from it
+                             + 8 * dim;              // the fp64 reference
   const double state = dim * dim * (4 + 8 + (problem.initial_state ? 4 : 0));
   return tokens * (query_token * problem.query_heads + value_token * problem.value_heads) +
          state * problem.sequences() * problem.value_heads;

@@ -113,7 +113,7 @@ class Workbench {
   Tensors tensors_;
   std::string input_hash_;
   std::uint64_t structure_hash_ = 0;       // of the chunk map
-  std::optional<std::uint64_t> prepared_;  // hash of g and A, when they are there
+  std::optional<std::uint64_t> prepared_;  // hash of g, A and A_low, when they are there
   bool keys_normalised_ = true;
   std::vector<double> reference_output_, reference_state_;
   std::map<std::uint64_t, Finding> findings_;  // by the hash of the results

@@ -154,8 +154,8 @@ std::string id_of(const Dispatch& choice) { return variant_id(*choice.variant, *
 
 // Those that the model deals out as `id`, it among them: they make the same launches, as
 // segments=auto does where it comes to a number, and two_pass where it cuts nothing. Between them
-// there is the card alone, which throttles for power: on wide_gva_state in the forward scope they
-// are 208.5 and 225.6 µs in the record, 208.7 and 210.1 in ladder.json.
+// there is the card alone, which throttles for power: on wide_gva_state segments=auto and 2 of
+// rung 9, of 128 values, are 143.5 and 153.6 µs in the record, 144.1 and 144.6 in ladder.json.
 std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::string& id,
                                const Case& c, Scope scope) {
   std::map<std::string, std::vector<std::tuple<const Cost*, double, double>>> works;
@@ -415,14 +415,15 @@ TEST(DispatchFit, EveryCostIsOfSomethingMeasured) {
 }
 
 // Fitted on any four of the eight cases, the model is within 3 % on the other four; but for two
-// halves of the 70, of which one does not know parallel_equal by 6 % and one short_tail_state by 7
-// %.
+// halves of the 70, of which that of the four largest cases, which say little of what a launch
+// costs, is at 10 % on the shortest.
 TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
   std::map<std::string, std::vector<std::pair<const Measured*, std::map<std::string, Sample>>>>
       cases;
   for (const Measured& m : h200_record().problems)
     cases[m.name].emplace_back(&m, samples_of(h200_record(), m));
   ASSERT_EQ(cases.size(), 8U);
+  constexpr unsigned four_largest = 141;  // a bit a case, in the order of their names
   double worst = 0;
   int halves = 0;
   std::set<unsigned> beyond;
@@ -449,8 +450,7 @@ TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
           }
           worst = std::max(worst, regret(*m, choice.second, exact));
           if (regret(*m, choice.second, exact) > allowed_regret) beyond.insert(half);
-          // The four largest cases say little of what a launch costs: 10 % on the shortest.
-          EXPECT_LE(regret(*m, choice.second, exact), half == 141 ? 0.11 : 0.07)
+          EXPECT_LE(regret(*m, choice.second, exact), half == four_largest ? 0.11 : 0.07)
               << name << " " << name_of(m->scope) << " by half " << half << ": " << choice.second;
         }
     }

@@ -86,7 +86,7 @@ struct HostCase {
             .first_chunk = first_chunk.data(),
             .g = g.data(),
             .A = A.data(),
-            .A_low = A_low.data(),
+            .A_low = A_low.empty() ? nullptr : A_low.data(),
             .output = output.data(),
             .final_state = final_state.data()};
   }

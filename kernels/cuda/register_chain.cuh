@@ -91,7 +91,7 @@ struct Segment {
 template <int width_, int stages_, bool splits_ = true>
 struct RegisterChain {
   static constexpr const char* form = "w";
-  static constexpr bool splits = splits_;  // whether ill-conditioned chunks are split
+  static constexpr bool splits = splits_;  // ill-conditioned chunks: not in X, rung 11
   static constexpr int width = width_, stages = stages_;
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
@@ -184,7 +184,7 @@ struct RegisterChain {
     int round = 0;
     const auto bring_gates = [&] {
       jitter();
-      shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
+      shared.free[turn.stage].wait(turn.parity ^ 1);  // in a first round of parity 0 at once
       gates.bring(x, at, round, shared.gates[round % gates_slots]);
     };
     for (; round < chunks && is_copied_by_engine(at); ++round, at = at.after(1), turn.next()) {

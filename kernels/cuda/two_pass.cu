@@ -43,8 +43,8 @@
 // number, and outputs that go from group to group. chain_equal had 14 steps; now it has 3 within
 // groups of 4, in 56 CTAs, and up to 3 in outputs. long_low_gva had 6, and has 2 and up to 2. Those
 // CTAs of outputs that begin with the scan's end are those of the first segments, which take no
-// step. Predicted: a step in outputs 0.8 µs, 0.5 for the inputs that wait for the last one, and 37
-// and 162.5 in all. Measured: 42.7 and 160.7 (reports/h200/weak-gates.json), a step about 1.5.
+// step. Predicted: a step in outputs 0.8 µs, 0.5 for inputs that wait for the last, 37 and 162.5 in
+// all. Measured, in a graph: 43.0 and 169.0 (weak-gates.json; 160.7 with 128), a step about 1.5.
 // What would help further: a third place for M in outputs, of 64 values; more CTAs a head, of 32
 // values, with M as left operand.
 //

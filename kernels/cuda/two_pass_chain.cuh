@@ -50,8 +50,8 @@
 // the scan let outputs begin, of which every CTA is therefore behind the end of transitions, and of
 // all that these waited for: it may read the inputs and what each boundary needs, and write the
 // results. For S it waits for the scan; and in any case before it ends, as whoever waits for
-// outputs takes all three to be over. Where no group has a step there is no scan, and where nothing
-// is cut outputs is the only launch, and waits at once.
+// outputs takes all three to be over. Where no group has a step there is no scan, and outputs wait
+// for the transitions themselves; where nothing is cut they are the only launch, and wait at once.
 #pragma once
 
 #include <cmath>

@@ -11,7 +11,7 @@
 namespace gdn {
 
 // A segment of a sequence: its chunks `first` … `end` − 1, for all heads. An empty sequence is one
-// one segment of none. Boundaries between segments are numbered through all sequences: `boundary`
+// segment of none. Boundaries between segments are numbered through all sequences: `boundary`
 // is the one behind it, if another segment follows, and `boundary` − 1 that before it. Those of a
 // sequence, from `first_boundary` on, are in groups of `group`.
 struct Part {

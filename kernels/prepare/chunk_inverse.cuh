@@ -1,9 +1,9 @@
 // Preparation: g and A of every chunk and value head, in one launch, a warp for each.
 //
-//   L   = KKᵀ                              once for the value heads of a team     key_products
-//   g_i = Σ_{m <= i} max(raw_g_m, −128)                                           put_gates
+//   L   = KKᵀ                              once for the value heads of a team     Products
+//   g_i = Σ_{m <= i} max(raw_g_m, −128)                                           sum_gates
 //   N   = strictly_lower(B · exp(g_i − g_j) ∘ L)          its diagonal blocks     put_system
-//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16     HalfDiagonals or Diagonals
+//   D_w = (I + N_ww)⁻¹                     those four, of 16 × 16     HalfDiagonals or Columns
 //   A_10 = −D_1 N_10 D_0,  A_32 = −D_3 N_32 D_2                                   solve
 //   [A_20 A_21; A_30 A_31] = −[D_2 0; A_32 D_3] [N_20 N_21; N_30 N_31] [D_0 0; A_10 D_1]
 //

@@ -127,6 +127,25 @@ TEST_P(EmulatedSplit, EqualKeysAreRight) {
     }
 }
 
+// Load finds out for 32 chunks at once: here it is those of the next 32.
+TEST_P(EmulatedSplit, EqualKeysLateInASequenceAreRight) {
+  HostCase c(problem_of({40 * 64}, 1, 1, false), {.gates = Gates::zero});
+  for (int t = 33 * 64; t < c.problem.tokens(); ++t) {
+    std::copy_n(c.k.data(), head_dim, c.k.data() + t * head_dim);
+    c.beta[t] = 1.9F + 0.1F * c.beta[t];
+  }
+  run(c, 1);
+  test::expect_right(c, "equal keys from chunk 33 on", 5e-3);
+}
+
+// Without low halves of A, of which nothing is known then, all goes in one.
+TEST_P(EmulatedSplit, WithoutLowHalvesOfAOrdinaryKeysAreRight) {
+  HostCase c(problem_of({200, 64, 0, 1}, 1, 2, true), {});
+  c.A_low.clear();
+  run(c, 1);
+  test::expect_right(c, "no low halves", 5e-3);
+}
+
 TEST_P(EmulatedSplit, AnyOrderGivesTheSameBits) {
   HostCase c = test::equal_keys({0.9F, 1}, 0.002F);
   run(c, 0);

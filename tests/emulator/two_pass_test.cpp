@@ -155,7 +155,7 @@ TEST(TwoPassPlan, OfAutoIsOneWaveWhereThatTakesLeast) {
   EXPECT_EQ(chain.outputs.back().groups_before(), 0);
 }
 
-// 64 heads: two groups more of 64 · 4 CTAs each would not go side by side with the first one.
+// 64 heads: a second group, of 64 · 4 CTAs more, would not go side by side with the first one.
 TEST(TwoPassPlan, AScanOfManyHeadsIsOneGroup) {
   const Plan wide = plan(problem_of({8192}, 16, 64, false), 8, 132, 2);
   EXPECT_EQ(wide.steps(), 6);
