@@ -260,7 +260,7 @@ TEST(Tune, BadCommandLinesAreRefusedWithTheRemedy) {
 
 // On what an H200 really answered, for 16 problems of 54 candidates each. Each has to be set up
 // before anything is known of it, which is up to a third of what an exhaustive search costs, so
-// what racing can save is of the rest.
+// what racing can save is of the rest: less where many are about as fast, and most of it in all.
 TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
   Folder folder;
   const std::string record = GDNBENCH_SOURCE_DIR "/reports/h200/tune-record.jsonl";
@@ -275,14 +275,17 @@ TEST(Tune, OnAnH200sRecordRacingFindsTheBestForLittle) {
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     const json problems = read_json(folder / "o.json")["problems"];
     EXPECT_EQ(problems.size(), 16U);
+    double spent_s = 0, exhaustive_s = 0;
     for (const json& problem : problems) {
       EXPECT_EQ(problem["candidates"], 54);
       EXPECT_LE(problem["replay"]["regret"], 0.01) << problem["problem"] << problem["winner"];
       const double before_s = set_up_s.at(problem["problem"]);
-      EXPECT_LE(problem["spent_s"].get<double>() - before_s,
-                0.3 * (problem["replay"]["exhaustive_s"].get<double>() - before_s))
-          << problem["problem"];
+      const double spent = problem["spent_s"].get<double>() - before_s;
+      const double exhaustive = problem["replay"]["exhaustive_s"].get<double>() - before_s;
+      EXPECT_LE(spent, 0.4 * exhaustive) << problem["problem"];
+      spent_s += spent, exhaustive_s += exhaustive;
     }
+    EXPECT_LE(spent_s, 0.15 * exhaustive_s);
   }
 }
 
