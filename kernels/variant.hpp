@@ -74,8 +74,10 @@ struct Tensors {
   const Chunk* chunks = nullptr;              // [chunks] in token order
   const std::int32_t* first_chunk = nullptr;  // [sequences + 1] first chunk of each sequence
 
-  float* g = nullptr;     // [tokens][value_heads]      prefix sum of max(raw_g, -128) in a chunk
-  BFloat16* A = nullptr;  // [tokens][value_heads][64]  row r of a chunk: r+1 columns, the rest 0
+  float* g = nullptr;  // [tokens][value_heads]      prefix sum of max(raw_g, -128) in a chunk
+  // [tokens][value_heads][64]: row r of a chunk has r+1 columns, the rest is 0. Of its first 32
+  // rows the columns from 32 on are 0 beforehand, and nobody need write them.
+  BFloat16* A = nullptr;
   // As A: what rounding took from it where a chunk is ill-conditioned. The first element of another
   // chunk, here 0, is 1 then, and the rest of it is not there. Null: nobody knows.
   BFloat16* A_low = nullptr;

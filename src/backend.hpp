@@ -57,6 +57,8 @@ class Backend {
 
   virtual Memory allocate(std::size_t bytes) = 0;  // 256-byte aligned; throws when there is no room
   virtual void fill_nan(void* to, std::size_t bytes) = 0;  // 0xFF: NaN as bf16, fp32 and fp64
+  // `count` times `bytes` bytes of 0, `stride` bytes from one to the next.
+  virtual void clear(void* to, std::size_t stride, std::size_t bytes, std::size_t count) = 0;
   virtual void copy_in(void* to, const void* from, std::size_t bytes) = 0;   // from host memory
   virtual void copy_out(void* to, const void* from, std::size_t bytes) = 0;  // to host memory
   virtual std::uint64_t hash(const void* data, std::size_t bytes) = 0;       // see hash.hpp

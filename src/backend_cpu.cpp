@@ -114,6 +114,10 @@ class CpuBackend : public Backend {
   }
 
   void fill_nan(void* to, std::size_t bytes) override { std::memset(to, 0xFF, bytes); }
+  void clear(void* to, std::size_t stride, std::size_t bytes, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i)
+      std::memset(static_cast<std::byte*>(to) + i * stride, 0, bytes);
+  }
   void copy_in(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }

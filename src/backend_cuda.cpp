@@ -87,6 +87,9 @@ class CudaBackend : public Backend {
     must(cudaMemsetAsync(to, 0xFF, bytes, stream_.get()), "cudaMemset");
     wait();
   }
+  void clear(void* to, std::size_t stride, std::size_t bytes, std::size_t count) override {
+    must(cudaMemset2DAsync(to, stride, 0, bytes, count, stream_.get()), "cudaMemset2D");
+  }
   void copy_in(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyHostToDevice);
   }

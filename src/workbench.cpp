@@ -144,6 +144,7 @@ Workbench::Workbench(Backend& backend, Case c, const InputFile* file)
               .A_low = A_low_.as<BFloat16>(),
               .output = output_.as<BFloat16>(),
               .final_state = final_state_.as<float>()};
+  poison_prepared();
 
   std::optional<Range> range(std::in_place, phase::generate);
   if (file == nullptr) {
@@ -204,11 +205,22 @@ std::uint64_t Workbench::hash_prepared() {
 void Workbench::poison_results(bool preparation_too) {
   output_.poison(backend_);
   final_state_.poison(backend_);
-  if (preparation_too) {
-    g_.poison(backend_);
-    A_.poison(backend_);
-    A_low_.poison(backend_);
-    prepared_.reset();
+  if (preparation_too) poison_prepared();
+}
+
+void Workbench::poison_prepared() {
+  g_.poison(backend_);
+  A_.poison(backend_);
+  A_low_.poison(backend_);
+  prepared_.reset();
+  // What of A is 0 beforehand (variant.hpp).
+  constexpr int half = chunk_tokens / 2;
+  constexpr std::size_t row_bytes = chunk_tokens * sizeof(BFloat16);
+  const int heads = case_.problem.value_heads;
+  for (const Chunk& chunk : case_.problem.chunks()) {
+    const std::size_t first = std::size_t{1} * chunk.token * heads;
+    backend_.clear(A_.as<std::byte>() + first * row_bytes + row_bytes / 2, row_bytes, row_bytes / 2,
+                   std::size_t{1} * std::min(chunk.length, half) * heads);
   }
 }
 

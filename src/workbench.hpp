@@ -100,6 +100,7 @@ class Workbench {
   std::uint64_t hash_structure();
   std::uint64_t hash_results();
   void poison_results(bool preparation_too);
+  void poison_prepared();
   std::uint64_t hash_prepared();
   void verify_surroundings(const Guarded& workspace);
   void dump(const MeasureRequest& request, const Row& row);

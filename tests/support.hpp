@@ -1,6 +1,7 @@
 // What several tests need: a case laid out in host memory, and an independent truth.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -53,15 +54,16 @@ struct HostCase {
     q.assign(query_rows * head_dim + padding, nan16);
     k.assign(query_rows * head_dim + padding, nan16);
     v.assign(value_rows * head_dim + padding, nan16);
-    A.assign(value_rows * chunk_tokens + padding, nan16);
-    A_low.assign(A.size(), nan16);
+    A.resize(value_rows * chunk_tokens + padding);
+    A_low.resize(A.size());
     output.assign(value_rows * head_dim + padding, nan16);
     raw_g.assign(value_rows + padding, nan32);
     beta.assign(value_rows + padding, nan32);
-    g.assign(value_rows + padding, nan32);
+    g.resize(value_rows + padding);
     final_state.assign(states + padding, nan32);
     if (problem.initial_state) initial_state.assign(states + padding, nan32);
     chunks = problem.chunks();
+    forget_preparation();
     first_chunk.assign(problem.sequences() + 1, 0);
     for (const Chunk& chunk : chunks) ++first_chunk[chunk.sequence + 1];
     for (int s = 0; s < problem.sequences(); ++s) first_chunk[s + 1] += first_chunk[s];
@@ -72,6 +74,19 @@ struct HostCase {
                      .raw_g = raw_g.data(),
                      .beta = beta.data(),
                      .initial_state = problem.initial_state ? initial_state.data() : nullptr});
+  }
+
+  // All that a preparation makes, but for what of A is 0 beforehand.
+  void forget_preparation() {
+    g.assign(g.size(), std::numeric_limits<float>::quiet_NaN());
+    A.assign(A.size(), {0xFFFF});
+    A_low.assign(A_low.size(), {0xFFFF});
+    for (const Chunk& chunk : chunks)
+      for (int row = 0; row < std::min(chunk.length, 32); ++row)
+        for (int head = 0; head < problem.value_heads; ++head) {
+          const auto of_row = std::int64_t{chunk.token + row} * problem.value_heads + head;
+          std::fill_n(A.begin() + of_row * chunk_tokens + 32, 32, BFloat16{0});
+        }
   }
 
   Tensors tensors() {

@@ -24,6 +24,9 @@ class OtherTimers : public Backend {
   nlohmann::json fingerprint() const override { return cpu_->fingerprint(); }
   Memory allocate(std::size_t bytes) override { return cpu_->allocate(bytes); }
   void fill_nan(void* to, std::size_t bytes) override { cpu_->fill_nan(to, bytes); }
+  void clear(void* to, std::size_t stride, std::size_t bytes, std::size_t count) override {
+    cpu_->clear(to, stride, bytes, count);
+  }
   void copy_in(void* to, const void* from, std::size_t bytes) override {
     cpu_->copy_in(to, from, bytes);
   }

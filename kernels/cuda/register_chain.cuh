@@ -738,12 +738,9 @@ struct RegisterChain {
     put_final_state(x, shared.chain, segment, group);
   }
 
-  // By all threads, before they take their roles.
-  static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
-                               const Segment& segment) {
+  // What can be done before anybody knows the segment.
+  static __device__ void prepare(const Arguments& arguments, Shared& shared) {
     if (threadIdx.x == 0) {
-      shared.chain = chain;
-      shared.segment = segment;
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);
         shared.scores_full[stage].initialise(4);
@@ -758,7 +755,16 @@ struct RegisterChain {
       prefetch(arguments.A);
       prefetch(arguments.output);
     }
+  }
+  static __device__ void agree(Shared& shared, const Chain& chain, const Segment& segment) {
+    if (threadIdx.x == 0) shared.chain = chain, shared.segment = segment;
     __syncthreads();
+  }
+  // By all threads, before they take their roles.
+  static __device__ void begin(const Arguments& arguments, Shared& shared, const Chain& chain,
+                               const Segment& segment) {
+    prepare(arguments, shared);
+    agree(shared, chain, segment);
   }
 
   static __device__ void load_and_store(const Arguments& arguments, Shared& shared,
@@ -792,9 +798,14 @@ struct RegisterChain {
     }
   }
 
+  // `segment_of` may read what the launch ahead has written.
+  template <class SegmentOf>
   static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
-                             const Segment& segment) {
-    begin(arguments, shared, chain, segment);
+                             SegmentOf segment_of) {
+    prepare(arguments, shared);
+    wait_for_launch_ahead();
+    const Segment segment = segment_of();
+    agree(shared, chain, segment);
     take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
   }
 };

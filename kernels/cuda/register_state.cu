@@ -45,13 +45,15 @@ template <class Base>
 struct RegisterState : Base {
   using Chain = typename Base::Chain;
   static constexpr const char* name = "register_state";
+  static constexpr bool waits_itself = true;
 
   static __device__ void run(const typename Base::Arguments& arguments,
                              typename Base::Shared& shared) {
     const Chain chain =
         Chain::of_block(arguments.tensors, arguments.query_heads, arguments.value_heads);
-    Base::run(arguments, shared, chain,
-              {0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens});
+    Base::run(arguments, shared, chain, [&] {
+      return sm90::Segment{0, 0, (chain.at.length + chunk_tokens - 1) / chunk_tokens};
+    });
   }
 };
 

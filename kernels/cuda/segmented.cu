@@ -47,6 +47,7 @@ struct Segmented : sm90::RegisterChain<width, stages> {
   using Base = sm90::RegisterChain<width, stages>;
   using Chain = typename Base::Chain;
   static constexpr const char* name = "segmented";
+  static constexpr bool waits_itself = true;
 
   struct Arguments : Base::Arguments {
     const Piece* pieces;  // [segments], of which a CTA a head and slice
@@ -61,11 +62,13 @@ struct Segmented : sm90::RegisterChain<width, stages> {
   static __device__ void run(const Arguments& arguments, typename Base::Shared& shared) {
     const auto [piece, chain] =
         OwnPiece<Chain>(arguments.pieces, arguments.query_heads, arguments.value_heads);
-    const int start =
-        warm_up_start(piece.first, arguments.threshold, sm90::WarpTeam(), [&](int chunk) {
-          return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];
-        });
-    Base::run(arguments, shared, chain, {start, piece.first, piece.end});
+    Base::run(arguments, shared, chain, [&] {
+      const int start =
+          warm_up_start(piece.first, arguments.threshold, sm90::WarpTeam(), [&](int chunk) {
+            return arguments.tensors.g[chain.at.after(chunk).gate(chunk_tokens - 1)];
+          });
+      return sm90::Segment{start, piece.first, piece.end};
+    });
   }
 };
 

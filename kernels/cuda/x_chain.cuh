@@ -179,12 +179,16 @@ struct XChain : RegisterChain<64, 3, false> {
     }
   };
 
+  template <class SegmentOf>
   static __device__ void run(const Arguments& arguments, Shared& shared, const Chain& chain,
-                             const Segment& segment) {
+                             SegmentOf segment_of) {
     if (threadIdx.x == 0) {
       for (PhaseBarrier& barrier : shared.x_full) barrier.initialise(4);
     }
-    Base::begin(arguments, shared, chain, segment);
+    Base::prepare(arguments, shared);
+    wait_for_launch_ahead();
+    const Segment segment = segment_of();
+    Base::agree(shared, chain, segment);
     switch (threadIdx.x / 128) {
       case LoadAndStore:
         load_and_store(arguments, shared, chain, segment);

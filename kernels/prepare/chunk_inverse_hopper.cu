@@ -55,7 +55,7 @@ struct HopperPreparation : sm80::Preparation {
   using Portable = sm80::Preparation;
 
   struct Arguments {
-    CUtensorMap k, A;
+    CUtensorMap k, upper, lower;  // A in halves of 32 rows
     Portable::Arguments work;
     unsigned chunks, step;  // a CTA has the same heads of every `step`th chunk
   };
@@ -68,6 +68,15 @@ struct HopperPreparation : sm80::Preparation {
     System system;
     HalfLeft halves[6][32];
   };
+  // A without the quadrant above its diagonal, which is 0 and stays as it is in memory.
+  struct Triangle {  // 6,144 bytes
+    NarrowTile<chunk_tokens / 2> upper;
+    Tile<chunk_tokens / 2, chunk_tokens> lower;
+  };
+  static_assert(sizeof(Triangle) <= sizeof(Square));
+  static __device__ Triangle& triangle(Square& square) {
+    return reinterpret_cast<Triangle&>(square);
+  }
   struct Shared {  // 57,344 bytes
     union {        // the one after the other
       Tile<chunk_tokens, head_dim> K;
@@ -120,17 +129,10 @@ struct HopperPreparation : sm80::Preparation {
     sm80::commit_copies();
   }
 
-  // Zeros above the diagonal of A.
-  static __device__ void put_zeros(Square& square) {
-    const int own = sm80::opaque(lane());
-#pragma unroll
-    for (int w = 0; w < blocks; ++w) {
-#pragma unroll
-      for (int j = w + 1; j < blocks; ++j) {
-        BFloat16* const to = square.A.unit(block * w + own % 16, block * j, own / 16);
-        *reinterpret_cast<uint4*>(to) = {};
-      }
-    }
+  // Zeros above the diagonal of A, as far as there is a place for them.
+  static __device__ void put_zeros(Triangle& A) {
+    put_left(A.upper, 0, block, Left{});
+    put_left(A.lower, 0, 3 * block, Left{});
   }
 
   // As Portable::PutPairs. The next K comes when all warps have released L and brought gates, so
@@ -141,12 +143,20 @@ struct HopperPreparation : sm80::Preparation {
     int member;
     const Place& next;
 
-    __device__ Square& square() const { return shared.squares[member]; }
+    __device__ Triangle& own() const { return triangle(shared.squares[member]); }
     __device__ void put(int w, int j, const Left& a) const {
-      put_left(square().A, block * w, block * j, a);
+      if (w < 2) {
+        put_left(own().upper, block * w, block * j, a);
+      } else {
+        put_left(own().lower, block * (w - 2), block * j, a);
+      }
     }
     __device__ void put_transposed(int w, int j, const Left& a) const {
-      put_left_transposed(square().A, block * j, block * w, a);
+      if (w < 2) {
+        put_left_transposed(own().upper, block * j, block * w, a);
+      } else {
+        put_left_transposed(own().lower, block * j, block * (w - 2), a);
+      }
     }
     __device__ HalfSystem halves(const System&) const {
       HalfSystem halves;
@@ -155,7 +165,7 @@ struct HopperPreparation : sm80::Preparation {
       return halves;
     }
     __device__ void release() const {
-      put_zeros(square());
+      put_zeros(own());
       sm80::wait_copies<0>();  // the next gates
       if (!brings_keys()) return arrive<threads>(1);
       sync<threads>(1);
@@ -188,16 +198,24 @@ struct HopperPreparation : sm80::Preparation {
     publish_to_async();  // the next K comes over it
   }
 
-  // A out of its tile.
-  static __device__ void store(const Arguments& arguments, const Place& at, Square& square) {
-    if (!is_copied_by_engine(at)) {
-      Portable::store(arguments.work.tensors.A + at.inverse(), at.inverse_stride(), at.length,
-                      square);
-      return;
-    }
+  static __device__ void store(const Arguments& arguments, const Place& at, Triangle& A) {
+    if (!is_copied_by_engine(at)) return store_short(arguments.work.tensors.A, at, A);
     publish_to_async();
     __syncwarp();
-    if (elected()) store_box(arguments.A, 0, at.head, at.token, &square.A);
+    if (!elected()) return;
+    store_box(arguments.upper, 0, at.head, at.token, &A.upper);
+    store_box(arguments.lower, 0, at.head, at.token + chunk_tokens / 2, &A.lower);
+  }
+  static __device__ void store_short(BFloat16* tensor, const Place& at, Triangle& A) {
+    const int column = lane() % 8 * 8;
+    for (int row = lane() / 8; row < at.length; row += 4) {
+      BFloat16* const to = tensor + at.inverse() + row * at.inverse_stride() + column;
+      if (row >= chunk_tokens / 2) {
+        *reinterpret_cast<uint4*>(to) = A.lower.unit(row - chunk_tokens / 2, column);
+      } else if (column < narrow_columns) {
+        *reinterpret_cast<uint4*>(to) = A.upper.unit(row, column);
+      }
+    }
   }
   // Before the square is written again.
   static __device__ void wait_stored() {
@@ -208,7 +226,8 @@ struct HopperPreparation : sm80::Preparation {
     let_next_launch_begin();
     if (brings_keys() && elected()) {  // before anybody knows where the chunk is
       prefetch(arguments.k);
-      prefetch(arguments.A);
+      prefetch(arguments.upper);
+      prefetch(arguments.lower);
       shared.k_full.initialise(1);
       publish_barriers();
     }
@@ -255,7 +274,7 @@ struct HopperPreparation : sm80::Preparation {
       const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
         invert(gates, shared.l.system, shared.squares[member], factors, to, PutLow{x, at});
-        store(arguments, at, shared.squares[member]);
+        store(arguments, at, triangle(shared.squares[member]));
       } else {
         to.release();
       }
@@ -277,11 +296,15 @@ Launch set_up(const Problem& problem, const Tensors& x, void*) {
   const std::int64_t side_by_side = std::max<std::int64_t>(most / of_chunk, 1);
   const std::int64_t rounds = (chunks + side_by_side - 1) / side_by_side;
   const std::int64_t step = rounds > 0 ? (chunks + rounds - 1) / rounds : 0;
+  const auto half_of_A = [&](int columns) {
+    return tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens / 2,
+                      columns);
+  };
   return launcher<Kernel>(
       step * of_chunk,
       {tensor_map(x.k, problem.tokens(), problem.query_heads, head_dim, chunk_tokens),
-       tensor_map(x.A, problem.tokens(), problem.value_heads, chunk_tokens, chunk_tokens), work,
-       static_cast<unsigned>(chunks), static_cast<unsigned>(step)});
+       half_of_A(narrow_columns), half_of_A(panel_columns), work, static_cast<unsigned>(chunks),
+       static_cast<unsigned>(step)});
 }
 
 }  // namespace

@@ -13,9 +13,15 @@ namespace gdn::sm90 {
 // PTX ISA, "Tensor Memory Access: Swizzling Modes".
 
 inline constexpr int panel_columns = 64, panel_row_bytes = 128, swizzle_bytes = 1024;
+inline constexpr int narrow_columns = 32, narrow_row_bytes = 64;
 
 GDNBENCH_HOST_DEVICE constexpr int panel_offset(int row, int column) {  // in bytes
   return row * panel_row_bytes + ((column / 8) ^ (row % 8)) * 16 + column % 8 * 2;
+}
+// The 64-byte swizzle of 32 columns: two rows are 128 bytes, and unit u of row r stands at
+// u ^ (r / 2 % 4).
+GDNBENCH_HOST_DEVICE constexpr int narrow_offset(int row, int column) {  // in bytes
+  return row * narrow_row_bytes + ((column / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2;
 }
 // A tile wider than a panel is panels one after the other.
 GDNBENCH_HOST_DEVICE constexpr int tile_offset(int rows, int row, int column) {

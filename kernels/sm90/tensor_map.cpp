@@ -24,18 +24,20 @@ auto encoder() {
 
 }  // namespace
 
-CUtensorMap tensor_map(const void* tensor, std::int64_t tokens, int heads, int columns, int rows) {
+CUtensorMap tensor_map(const void* tensor, std::int64_t tokens, int heads, int columns, int rows,
+                       int box_columns) {
   static const auto encode = encoder();
   const auto unsigned_of = [](std::int64_t x) { return static_cast<cuuint64_t>(x); };
   const cuuint64_t extents[] = {unsigned_of(columns), unsigned_of(heads),
                                 unsigned_of(std::max<std::int64_t>(tokens, 1))};
   const cuuint64_t strides_bytes[] = {unsigned_of(columns) * 2, unsigned_of(columns) * 2 * heads};
-  const cuuint32_t box[] = {panel_columns, 1, static_cast<cuuint32_t>(rows)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns), 1, static_cast<cuuint32_t>(rows)};
   const cuuint32_t steps[] = {1, 1, 1};
   CUtensorMap map{};
   const CUresult status =
       encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(tensor), extents,
-             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             box_columns == panel_columns ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     throw std::runtime_error("cuTensorMapEncodeTiled: error " + std::to_string(status));

@@ -50,4 +50,22 @@ struct Tile {
   }
 };
 
+// 32 columns with the 64-byte swizzle, for fragments and the copy engine alone.
+template <int rows_>
+struct NarrowTile {
+  static constexpr int rows = rows_, columns = narrow_columns;
+  static_assert(rows % 8 == 0);
+
+  alignas(swizzle_bytes) BFloat16 x[rows * columns];  // [row][unit ^ row / 2 % 4][8]
+
+  __device__ std::uint32_t address(int row, int next, int m, int k) const {  // as Tile's
+    const auto start = static_cast<std::uint32_t>(__cvta_generic_to_shared(x));
+    const std::uint32_t own = start + row * narrow_row_bytes + (next ^ (row / 2 & 3)) * 16;
+    return (own ^ k * 2) + m * narrow_row_bytes;
+  }
+  __device__ uint4& unit(int row, int column) {
+    return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) + narrow_offset(row, column));
+  }
+};
+
 }  // namespace gdn::sm90

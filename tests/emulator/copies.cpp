@@ -26,11 +26,12 @@ std::uint32_t box_bytes(const Tensor& tensor) {
   return tensor.box[0] * tensor.box[1] * tensor.box[2] * 2;
 }
 
-// Visits the elements of a box: where each lies in shared memory, from `address` on in the 128-byte
+// Visits the elements of a box: where each lies in shared memory, from `address` on in its
 // swizzle, and in the tensor, or null where that ends.
 template <class Visit>
 void for_each_element(const Tensor& tensor, const std::int32_t (&at)[3], std::uint32_t address,
                       Visit visit) {
+  const std::uint32_t units = tensor.swizzle_bytes / 16 - 1;
   for (std::uint32_t k = 0; k < tensor.box[2]; ++k)
     for (std::uint32_t j = 0; j < tensor.box[1]; ++j)
       for (std::uint32_t i = 0; i < tensor.box[0]; ++i) {
@@ -40,7 +41,7 @@ void for_each_element(const Tensor& tensor, const std::int32_t (&at)[3], std::ui
         for (int d = 0; d < 3; ++d)
           inside &= x[d] >= 0 && x[d] < static_cast<std::int64_t>(tensor.extents[d]);
         const std::uint32_t plain = address + 2 * (i + tensor.box[0] * (j + tensor.box[1] * k));
-        const std::uint32_t swizzled = plain ^ (plain >> 7 & 7) << 4;
+        const std::uint32_t swizzled = plain ^ (plain >> 7 & units) << 4;
         visit(swizzled - address,
               inside ? tensor.data + 2 * x[0] +
                            x[1] * static_cast<std::int64_t>(tensor.strides_bytes[0]) +

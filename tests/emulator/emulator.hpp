@@ -90,7 +90,7 @@ void wait_copies(int pending);
 struct Tensor {
   unsigned char* data;
   std::uint64_t extents[3], strides_bytes[2];
-  std::uint32_t box[3];
+  std::uint32_t box[3], swizzle_bytes;
 };
 // Bytes count for the barrier `full` of each CTA of the cluster in `ctas`; 0: this CTA alone.
 void load_box(void* to, const Tensor& tensor, const std::int32_t (&at)[3], std::uint64_t& full,

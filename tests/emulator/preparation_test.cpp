@@ -22,9 +22,7 @@ class EmulatedPreparation : public testing::TestWithParam<const Instance& (*)()>
  protected:
   static void run(HostCase& c, int seed) {
     emulator::set_seed(seed);
-    c.g.assign(c.g.size(), NAN);
-    c.A.assign(c.A.size(), {0xFFFF});
-    c.A_low.assign(c.A_low.size(), {0xFFFF});
+    c.forget_preparation();
     c.run_on_cpu(GetParam()());
   }
 };
