@@ -32,14 +32,14 @@ using sm80::Sum;
 
 struct Inverse {
   static constexpr int block = 16, blocks = chunk_tokens / block;
-  using Square = Tile<chunk_tokens, chunk_tokens>;
+  using Square = NarrowTile<chunk_tokens, chunk_tokens>;  // as State takes it
 
   struct Diagonal {              // 5,120 bytes
     float x[blocks][block][20];  // [w][column][row]: rows lie apart, so that lanes do not collide
   };
 
   Square& A;
-  Square& P;
+  Tile<chunk_tokens, chunk_tokens>& P;
   Diagonal& diagonal;
 
   // The blocks above the diagonal of A are 0 from here on: nothing writes there.

@@ -116,7 +116,7 @@ struct RegisterChain {
     return {tensor_map(x.q, tokens, query_heads, head_dim, chunk_tokens),
             tensor_map(x.k, tokens, query_heads, head_dim, chunk_tokens),
             tensor_map(x.v, tokens, value_heads, head_dim, chunk_tokens),
-            tensor_map(x.A, tokens, value_heads, chunk_tokens, chunk_tokens),
+            tensor_map(x.A, tokens, value_heads, chunk_tokens, half_chunk, narrow_columns),
             tensor_map(x.output, tokens, value_heads, head_dim, chunk_tokens),
             x,
             query_heads,
@@ -129,10 +129,11 @@ struct RegisterChain {
   static constexpr int gates_slots = 4;
   static_assert(gates_slots > stages);
 
-  struct Input {                         // 57,344 bytes with 128 values, 49,152 with 64
-    Tile<chunk_tokens, head_dim> Q, K;   // 16,384 each  [token][key]
-    Tile<chunk_tokens, width> V;         // 16,384 or 8,192  [token][value]; then O
-    Tile<chunk_tokens, chunk_tokens> A;  //  8,192  [i][j]
+  struct Input {                        // 57,344 bytes with 128 values, 49,152 with 64
+    Tile<chunk_tokens, head_dim> Q, K;  // 16,384 each  [token][key]
+    Tile<chunk_tokens, width> V;        // 16,384 or 8,192  [token][value]; then O
+    // 8,192  [i][j]; of the quadrant above the diagonal the copy engine brings nothing: it stays 0.
+    NarrowTile<chunk_tokens, chunk_tokens> A;
   };
   struct LowHalves {                        // 16,384 bytes
     Tile<chunk_tokens, chunk_tokens> A, P;  // of an ill-conditioned chunk
@@ -149,7 +150,8 @@ struct RegisterChain {
     PhaseBarrier output_full[stages], stored[stages];
   };
 
-  static constexpr std::uint32_t input_bytes = sizeof(Input);
+  static constexpr int half_chunk = chunk_tokens / 2;
+  static constexpr std::uint32_t inverse_bytes = sizeof(Input::A) / 4 * 3;
 
   // ---- Load
 
@@ -193,13 +195,16 @@ struct RegisterChain {
       PhaseBarrier& full = shared.full[turn.stage];
       if (threadIdx.x == 32 * engine_warp) {
         const bool with_output = round >= without_output;
-        full.arrive_and_expect(with_output ? input_bytes : input_bytes - sizeof input.Q);
+        full.arrive_and_expect(sizeof input.K + inverse_bytes + with_output * sizeof input.Q +
+                               sizeof input.V);
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
         }
-        load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
-        for (int panel = 0; panel < 2 * with_output; ++panel) {
-          load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
+        load_inverse(arguments, input, at, full);
+        if (with_output) {
+          for (int panel = 0; panel < 2; ++panel) {
+            load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
+          }
         }
         wait_until_stored(shared, round - without_output);
         for (int panel = 0; panel < width / 64; ++panel) {
@@ -225,6 +230,22 @@ struct RegisterChain {
       publish_to_async();
       shared.full[turn.stage].arrive();
       if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
+    }
+  }
+
+  static __device__ void load_inverse(const Arguments& arguments, Input& input, const Place& at,
+                                      PhaseBarrier& full) {
+    constexpr int quadrant = half_chunk * narrow_columns;
+    for (int i : {0, 1, 3}) {
+      load_box(input.A.x + i * quadrant, arguments.A, i / 2 * narrow_columns, at.head,
+               at.token + i % 2 * half_chunk, full);
+    }
+  }
+  // By all threads, before anything is brought.
+  static __device__ void clear_above(Input& input) {
+    constexpr int units = half_chunk * narrow_columns / 8;
+    for (int i = threadIdx.x; i < units; i += threads) {
+      reinterpret_cast<uint4*>(input.A.panel(1))[i] = {};
     }
   }
 
@@ -740,6 +761,8 @@ struct RegisterChain {
 
   // What can be done before anybody knows the segment.
   static __device__ void prepare(const Arguments& arguments, Shared& shared) {
+    for (Input& input : shared.input) clear_above(input);
+    publish_to_async();
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
         shared.full[stage].initialise(load_threads);

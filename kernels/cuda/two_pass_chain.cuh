@@ -278,13 +278,16 @@ struct Transitions : TwoPassChain<128, stages> {
       PhaseBarrier& full = shared.full[turn.stage];
       if constexpr (Base::has_engine) {
         if (threadIdx.x == 32 * Base::engine_warp) {
-          full.arrive_and_expect(sizeof input.K + sizeof input.A + with_values * sizeof input.V);
+          full.arrive_and_expect(sizeof input.K + Base::inverse_bytes +
+                                 with_values * sizeof input.V);
           for (int panel = 0; panel < 2; ++panel) {
             load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
           }
-          load_box(input.A.panel(0), arguments.A, 0, at.head, at.token, full);
-          for (int panel = 0; panel < 2 * with_values; ++panel) {
-            load_box(input.V.panel(panel), arguments.v, 64 * panel, at.head, at.token, full);
+          Base::load_inverse(arguments, input, at, full);
+          if (with_values) {
+            for (int panel = 0; panel < 2; ++panel) {
+              load_box(input.V.panel(panel), arguments.v, 64 * panel, at.head, at.token, full);
+            }
           }
         } else {
           full.arrive();

@@ -70,7 +70,7 @@ struct HopperPreparation : sm80::Preparation {
   };
   // A without the quadrant above its diagonal, which is 0 and stays as it is in memory.
   struct Triangle {  // 6,144 bytes
-    NarrowTile<chunk_tokens / 2> upper;
+    NarrowTile<chunk_tokens / 2, narrow_columns> upper;
     Tile<chunk_tokens / 2, chunk_tokens> lower;
   };
   static_assert(sizeof(Triangle) <= sizeof(Square));

@@ -29,16 +29,17 @@ GDNBENCH_HOST_DEVICE constexpr int tile_offset(int rows, int row, int column) {
          panel_offset(row, column % panel_columns);
 }
 
-// ---- matrix descriptors of wgmma, all for the 128-byte swizzle.
+// ---- matrix descriptors of wgmma.
 // PTX ISA, "Asynchronous Warpgroup Level Matrix: Matrix Descriptor Format".
 // Addresses and strides are in units of 16 bytes; bits 0–13 the address, 16–29 the leading and
 // 32–45 the stride dimension's byte offset, 62–63 the swizzle.
+enum class Swizzle : std::uint64_t { bytes_128 = 1, bytes_64 = 2 };
 GDNBENCH_HOST_DEVICE constexpr std::uint64_t descriptor(std::uint32_t address,
                                                         std::uint32_t leading_bytes,
-                                                        std::uint32_t stride_bytes) {
-  constexpr std::uint64_t swizzle_128 = 1;
+                                                        std::uint32_t stride_bytes,
+                                                        Swizzle swizzle = Swizzle::bytes_128) {
   return (std::uint64_t{address} >> 4 & 0x3FFF) | std::uint64_t{leading_bytes >> 4 & 0x3FFF} << 16 |
-         std::uint64_t{stride_bytes >> 4 & 0x3FFF} << 32 | swizzle_128 << 62;
+         std::uint64_t{stride_bytes >> 4 & 0x3FFF} << 32 | std::uint64_t(swizzle) << 62;
 }
 
 // Eight rows are 1024 bytes in either case. K-major: rows are M or N, columns are K; a step of 16

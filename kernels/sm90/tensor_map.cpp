@@ -33,12 +33,15 @@ CUtensorMap tensor_map(const void* tensor, std::int64_t tokens, int heads, int c
   const cuuint64_t strides_bytes[] = {unsigned_of(columns) * 2, unsigned_of(columns) * 2 * heads};
   const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns), 1, static_cast<cuuint32_t>(rows)};
   const cuuint32_t steps[] = {1, 1, 1};
+  // What stands beside a narrow box is not to come to L2 with it.
+  const bool wide = box_columns == panel_columns;
   CUtensorMap map{};
   const CUresult status =
       encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(tensor), extents,
              strides_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             box_columns == panel_columns ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             wide ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+             wide ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     throw std::runtime_error("cuTensorMapEncodeTiled: error " + std::to_string(status));
   return map;

@@ -8,6 +8,13 @@
 
 namespace gdn::sm90 {
 
+// A descriptor of what lies `bytes` further on. No shared memory is so large that its address would
+// run over, so that one addition does.
+__device__ inline std::uint64_t moved(std::uint64_t descriptor, std::uint32_t bytes) {
+  const auto low = static_cast<std::uint32_t>(descriptor) + (bytes >> 4);
+  return descriptor >> 32 << 32 | low;
+}
+
 template <int rows_, int columns_>
 struct Tile {
   static constexpr int rows = rows_, columns = columns_, panels = columns_ / panel_columns;
@@ -40,31 +47,39 @@ struct Tile {
   __device__ std::uint64_t mn_major(int column, int k) const {
     return moved(descriptor(start(), panel_bytes, rows_8_bytes), mn_step_offset(rows, column, k));
   }
-
- private:
-  // A descriptor of what lies `bytes` further on. No shared memory is so large that its address
-  // would run over, so that one addition does.
-  static __device__ std::uint64_t moved(std::uint64_t descriptor, std::uint32_t bytes) {
-    const auto low = static_cast<std::uint32_t>(descriptor) + (bytes >> 4);
-    return descriptor >> 32 << 32 | low;
-  }
 };
 
-// 32 columns with the 64-byte swizzle, for fragments and the copy engine alone.
-template <int rows_>
+// The same in panels of 32 columns with the 64-byte swizzle; `column` of mn_major is 0.
+template <int rows_, int columns_>
 struct NarrowTile {
-  static constexpr int rows = rows_, columns = narrow_columns;
-  static_assert(rows % 8 == 0);
+  static constexpr int rows = rows_, columns = columns_, panels = columns_ / narrow_columns;
+  static constexpr int panel_bytes = rows * narrow_row_bytes;
+  static_assert(columns % narrow_columns == 0 && rows % 8 == 0);
 
-  alignas(swizzle_bytes) BFloat16 x[rows * columns];  // [row][unit ^ row / 2 % 4][8]
+  alignas(swizzle_bytes) BFloat16 x[rows * columns];  // [column / 32][row][unit ^ row / 2 % 4][8]
 
-  __device__ std::uint32_t address(int row, int next, int m, int k) const {  // as Tile's
-    const auto start = static_cast<std::uint32_t>(__cvta_generic_to_shared(x));
-    const std::uint32_t own = start + row * narrow_row_bytes + (next ^ (row / 2 & 3)) * 16;
-    return (own ^ k * 2) + m * narrow_row_bytes;
+  __device__ std::uint32_t start() const {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(x));
+  }
+  __device__ std::uint32_t address(int row, int next, int m, int k) const {
+    const std::uint32_t own = start() + row * narrow_row_bytes + (next ^ (row / 2 & 3)) * 16;
+    return (own ^ (k % narrow_columns) * 2) + m * narrow_row_bytes +
+           k / narrow_columns * panel_bytes;
   }
   __device__ uint4& unit(int row, int column) {
-    return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) + narrow_offset(row, column));
+    return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) +
+                                     column / narrow_columns * panel_bytes +
+                                     narrow_offset(row, column % narrow_columns));
+  }
+  __device__ BFloat16* panel(int i) { return x + i * rows * narrow_columns; }
+  __device__ std::uint64_t k_major(int row, int k) const {
+    return moved(
+        descriptor(start(), 16, 8 * narrow_row_bytes, Swizzle::bytes_64),
+        row * narrow_row_bytes + k / narrow_columns * panel_bytes + k % narrow_columns * 2);
+  }
+  __device__ std::uint64_t mn_major(int column, int k) const {
+    return moved(descriptor(start(), panel_bytes, 8 * narrow_row_bytes, Swizzle::bytes_64),
+                 column * 2 + k * narrow_row_bytes);
   }
 };
 

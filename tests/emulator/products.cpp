@@ -25,6 +25,7 @@ float number(std::uint16_t bits, bool half) {
 struct Operand {
   std::uint32_t start, leading, stride;
   bool transposed, half;
+  std::uint32_t row_bytes;  // of the swizzle
   const Cta& cta;
   std::size_t end;
 
@@ -34,18 +35,21 @@ struct Operand {
         stride((descriptor >> 32 & 0x3FFF) << 4),
         transposed(is_transposed),
         half(is_half),
+        row_bytes(descriptor >> 62 == 2 ? 64 : 128),
         cta(*warp.cta),
         end(1024 + Machine::now().grid().shared_bytes) {
-    if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
-      throw Fault("the descriptor of a product is not of the 128-byte swizzle");
+    if ((descriptor >> 62 != 1 && descriptor >> 62 != 2) || (descriptor >> 49 & 7) != 0)
+      throw Fault("the descriptor of a product is of neither the 128-byte nor the 64-byte swizzle");
   }
 
   // Eight neighbours from [outer][k] on: of a row, or of a column where it is transposed.
   std::array<std::uint16_t, 8> unit(std::uint32_t outer, std::uint32_t k) const {
+    const std::uint32_t columns = row_bytes / 2;
     const std::uint32_t plain =
-        start + (transposed ? outer / 64 * leading + outer % 64 * 2 + k / 8 * stride + k % 8 * 128
-                            : outer / 8 * stride + outer % 8 * 128 + k * 2);
-    const std::uint32_t swizzled = plain ^ (plain >> 7 & 7) << 4;
+        start + (transposed ? outer / columns * leading + outer % columns * 2 + k / 8 * stride +
+                                  k % 8 * row_bytes
+                            : outer / 8 * stride + outer % 8 * row_bytes + k * 2);
+    const std::uint32_t swizzled = plain ^ (plain >> 7 & (row_bytes / 16 - 1)) << 4;
     if (swizzled < 1024 || swizzled + 16 > end)
       throw Fault("an operand of a product is not in the CTA's shared memory");
     std::array<std::uint16_t, 8> x;
