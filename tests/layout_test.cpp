@@ -112,6 +112,8 @@ TEST(Layout, DescriptorHasTheFieldsOfThePtxIsa) {
         ASSERT_EQ(bits(x, 49, 51), 0u) << what << ": base offset, of a pattern that is aligned";
         ASSERT_EQ(bits(x, 52, 61), 0u) << what;
         ASSERT_EQ(bits(x, 62, 63), 1u) << what << ": 128-byte swizzle";
+        ASSERT_EQ(descriptor(address, leading, stride, Swizzle::bytes_64) ^ x, 3ULL << 62)
+            << what << ": 64-byte swizzle, which is 2";
       }
 }
 
@@ -155,6 +157,53 @@ TEST(Layout, StepsInKOfAnMnMajorOperandFindItsElements) {
                         static_cast<std::uint32_t>(tile_offset(rows, step + k, first + column)))
                   << fmt::format("{} columns, [{}][{}] of [{}][{}]", taken, step + k,
                                  first + column, rows, columns);
+}
+
+// The same of panels of 32 columns. Of the 64-byte swizzle, bits 4 and 5 of an address are those of
+// the linear one, exclusive or its bits 7 and 8.
+std::uint32_t narrowly_swizzled(std::uint32_t linear) { return linear ^ (linear >> 7 & 3) << 4; }
+
+template <class Check>
+void for_each_narrow_element(Check check) {
+  for (const Size size : {Size{32, 32}, Size{64, 32}, Size{64, 64}, Size{128, 128}})
+    for (int row = 0; row < size.rows; ++row)
+      for (int column = 0; column < size.columns; ++column)
+        check(size, row, column, narrow_offset(size.rows, row, column));
+}
+
+TEST(Layout, NarrowTileIsSwizzledAsTheCopyEngineDoes) {
+  for_each_narrow_element([](Size size, int row, int column, int offset) {
+    const int linear = column / 32 * (size.rows * 64) + row * 64 + column % 32 * 2;
+    ASSERT_EQ(static_cast<std::uint32_t>(offset),
+              narrowly_swizzled(static_cast<std::uint32_t>(linear)))
+        << fmt::format("[{}][{}] of [{}][{}]", row, column, size.rows, size.columns);
+  });
+}
+
+TEST(Layout, EightRowsOfANarrowUnitAreInDifferentBanks) {
+  std::set<int> groups;
+  for_each_narrow_element([&](Size size, int row, int column, int) {
+    if (row % 8 != 0 || column % 8 != 0) return;
+    groups.clear();
+    for (int i = row; i < row + 8; ++i)
+      groups.insert(bank_of(narrow_offset(size.rows, i, column)) / 4);
+    ASSERT_EQ(groups.size(), 8u) << row << ' ' << column;
+  });
+}
+
+TEST(Layout, StepsInKOfANarrowOperandFindItsElements) {
+  for_each_narrow_element([](Size size, int row, int column, int offset) {
+    const std::uint32_t step = narrow_k_step_offset(size.rows, column / 16 * 16);
+    ASSERT_EQ(
+        narrowly_swizzled(step + row / 8 * narrow_rows_8_bytes + row % 8 * 64 + column % 16 * 2),
+        static_cast<std::uint32_t>(offset))
+        << "K-major " << row << ' ' << column;
+    const std::uint32_t rows = narrow_mn_step_offset(size.rows, 0, row / 16 * 16);
+    ASSERT_EQ(narrowly_swizzled(rows + column / 32 * size.rows * 64 + column % 32 * 2 +
+                                row % 16 / 8 * narrow_rows_8_bytes + row % 8 * 64),
+              static_cast<std::uint32_t>(offset))
+        << "MN-major " << row << ' ' << column;
+  });
 }
 
 TEST(Layout, EveryElementOfAResultIsInOneRegister) {

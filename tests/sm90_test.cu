@@ -290,23 +290,25 @@ TEST_F(CudaSm90, NumberedBarriersOrderWhoArrivesAndWhoWaits) {
 
 constexpr int tokens = 70, heads = 3, columns = 128, box_rows = 64;
 
-CUtensorMap map_of(const OnDevice<BFloat16>& tensor) {
-  return tensor_map(tensor.get(), tokens, heads, columns, box_rows);
+CUtensorMap map_of(const OnDevice<BFloat16>& tensor, int box_columns = panel_columns) {
+  return tensor_map(tensor.get(), tokens, heads, columns, box_rows, box_columns);
 }
 std::size_t place(int token, int head, int column) {
   return (std::size_t{1} * token * heads + head) * columns + column;
 }
 
+template <class Tile>
 struct LoadBox {
   static constexpr const char* name = "load_box";
   static constexpr int threads = 128, blocks_per_processor = 1;
+  static constexpr int box_columns = columns / Tile::panels;
   struct Arguments {
     CUtensorMap map;
     int head, token;
     BFloat16* image;
   };
   struct Shared {
-    Tile<box_rows, columns> tile;
+    Tile tile;
     PhaseBarrier full;
   };
 
@@ -321,9 +323,9 @@ struct LoadBox {
     __syncthreads();
     if (threadIdx.x == 0) {
       shared.full.arrive_and_expect(sizeof(shared.tile.x));
-      for (int panel = 0; panel < 2; ++panel) {
-        load_box(shared.tile.x + panel * box_rows * panel_columns, arguments.map,
-                 panel * panel_columns, arguments.head, arguments.token, shared.full);
+      for (int panel = 0; panel < Tile::panels; ++panel) {
+        load_box(shared.tile.panel(panel), arguments.map, panel * box_columns, arguments.head,
+                 arguments.token, shared.full);
       }
     }
     shared.full.wait(0);
@@ -331,23 +333,31 @@ struct LoadBox {
   }
 };
 
-TEST_F(CudaSm90, BoxComesSwizzledAndAsZeroFromOutside) {
+// `offset(rows, row, column)`: where an element is in the tile.
+template <class Kernel, class Offset>
+void expect_box(Offset offset) {
   const std::vector<BFloat16> host = numbered(tokens * heads * columns);
   const OnDevice<BFloat16> tensor(host);
   const OnDevice<BFloat16> image(box_rows * columns);
   for (const int head : {0, 2})
     for (const int first : {0, 5, 40, tokens, -3}) {
-      run<LoadBox>({map_of(tensor), head, first, image.get()});
+      run<Kernel>({map_of(tensor, Kernel::box_columns), head, first, image.get()});
       const std::vector<BFloat16> result = image.read();
       for (int row = 0; row < box_rows; ++row)
         for (int column = 0; column < columns; ++column) {
           const int token = first + row;
           const bool inside = token >= 0 && token < tokens;
-          ASSERT_EQ(at(result.data(), box_rows, row, column).bits,
+          ASSERT_EQ(result[offset(box_rows, row, column) / 2].bits,
                     inside ? host[place(token, head, column)].bits : 0)
               << words("head", head, "token", token, "column", column);
         }
     }
+}
+TEST_F(CudaSm90, BoxComesSwizzledAndAsZeroFromOutside) {
+  expect_box<LoadBox<Tile<box_rows, columns>>>(tile_offset);
+}
+TEST_F(CudaSm90, NarrowBoxComesSwizzledAndAsZeroFromOutside) {
+  expect_box<LoadBox<NarrowTile<box_rows, columns>>>(narrow_offset);
 }
 
 // Of two CTAs each brings a panel of head 1 to both, and to the other one a panel of head 2.
@@ -416,16 +426,18 @@ TEST_F(CudaSm90, BoxGoesToThoseOfTheClusterThatAreNamed) {
 }
 
 // A tile to two places, from the same shared memory: it is written anew in between.
+template <class Tile>
 struct StoreBox {
   static constexpr const char* name = "store_box";
   static constexpr int threads = 128, blocks_per_processor = 1;
+  static constexpr int box_columns = columns / Tile::panels;
   struct Arguments {
     CUtensorMap map;
     int heads[2], tokens[2];
     const BFloat16* matrices;  // [2][row][column]
   };
   struct Shared {
-    Tile<box_rows, columns> tile;
+    Tile tile;
   };
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -434,9 +446,9 @@ struct StoreBox {
       publish_to_async();
       __syncthreads();
       if (threadIdx.x == 0) {
-        for (int panel = 0; panel < 2; ++panel) {
-          store_box(arguments.map, panel * panel_columns, arguments.heads[i], arguments.tokens[i],
-                    shared.tile.x + panel * box_rows * panel_columns);
+        for (int panel = 0; panel < Tile::panels; ++panel) {
+          store_box(arguments.map, panel * box_columns, arguments.heads[i], arguments.tokens[i],
+                    shared.tile.panel(panel));
         }
         wait_stores_read<0>();
       }
@@ -445,14 +457,16 @@ struct StoreBox {
   }
 };
 
-TEST_F(CudaSm90, BoxIsStoredWithinTheTensorAndNowhereElse) {
+template <class Kernel>
+void expect_stored_box() {
   const std::vector<BFloat16> matrices = numbered(2 * box_rows * columns);
   const OnDevice<BFloat16> from(matrices);
   // Rows outside of the tensor would be in the padding.
   std::vector<BFloat16> expected((tokens + box_rows) * heads * columns, untouched);
   const OnDevice<BFloat16> tensor(expected);
-  const StoreBox::Arguments arguments = {map_of(tensor), {1, 2}, {40, 3}, from.get()};
-  run<StoreBox>(arguments);
+  const typename Kernel::Arguments arguments = {
+      map_of(tensor, Kernel::box_columns), {1, 2}, {40, 3}, from.get()};
+  run<Kernel>(arguments);
   for (int i = 0; i < 2; ++i)
     for (int row = 0; row < box_rows && arguments.tokens[i] + row < tokens; ++row)
       for (int column = 0; column < columns; ++column)
@@ -462,6 +476,10 @@ TEST_F(CudaSm90, BoxIsStoredWithinTheTensorAndNowhereElse) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_EQ(result[i].bits, expected[i].bits)
         << words("token", i / columns / heads, "head", i / columns % heads, "column", i % columns);
+}
+TEST_F(CudaSm90, BoxIsStoredWithinTheTensorAndNowhereElse) {
+  expect_stored_box<StoreBox<Tile<box_rows, columns>>>();
+  expect_stored_box<StoreBox<NarrowTile<box_rows, columns>>>();
 }
 
 // Bytes that come as they lie, and go where others shall not be touched.
@@ -673,7 +691,8 @@ constexpr int inner = 128, side = 128;  // K, and how much of M and N is there t
 
 // D [64][n] of an A and a B that begin at m and n of theirs, each stored in its major's order; of
 // fp16 where `Fragment` is HalfLeft.
-template <int n_, Major a_major_, Major b_major_, bool from_registers, class Fragment = Left>
+template <int n_, Major a_major_, Major b_major_, bool from_registers, class Fragment = Left,
+          template <int, int> class TileOfB = Tile>
 struct Product {
   static constexpr const char* name = "product";
   static constexpr int threads = 128, blocks_per_processor = 1, n = n_;
@@ -685,8 +704,8 @@ struct Product {
     float* d;  // [64][n]
   };
   struct Shared {
-    Tile<side, inner> a;  // [m][k], or as MN-major [k][m]
-    Tile<side, inner> b;  // [n][k], or as MN-major [k][n]
+    Tile<side, inner> a;     // [m][k], or as MN-major [k][m]
+    TileOfB<side, inner> b;  // [n][k], or as MN-major [k][n]
   };
 
   static __device__ void run(const Arguments& arguments, Shared& shared) {
@@ -796,6 +815,11 @@ TEST_F(CudaSm90, ProductsOf128Columns) { expect_products<128, false>(); }
 TEST_F(CudaSm90, ProductsOf32ColumnsFromRegisters) { expect_products<32, true>(); }
 TEST_F(CudaSm90, ProductsOf64ColumnsFromRegisters) { expect_products<64, true>(); }
 TEST_F(CudaSm90, ProductsOf128ColumnsFromRegisters) { expect_products<128, true>(); }
+TEST_F(CudaSm90, ProductsOfNarrowTiles) {
+  expect_product<Product<64, Major::k, Major::k, true, Left, NarrowTile>>();
+  expect_product<Product<64, Major::k, Major::mn, true, Left, NarrowTile>>();
+  expect_product<Product<128, Major::k, Major::mn, true, Left, NarrowTile>>();
+}
 TEST_F(CudaSm90, ProductsOfHalvesFromRegisters) {
   expect_product<Product<128, Major::k, Major::k, true, HalfLeft>>();
   expect_product<Product<128, Major::k, Major::mn, true, HalfLeft>>();

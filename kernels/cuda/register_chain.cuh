@@ -70,6 +70,7 @@
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/roles.cuh"
+#include "kernels/sm80/dependent.cuh"
 #include "kernels/sm90/matrix.cuh"
 #include "kernels/sm90/tensor_map.hpp"
 #include "kernels/sm90/tile.cuh"

@@ -13,15 +13,9 @@ namespace gdn::sm90 {
 // PTX ISA, "Tensor Memory Access: Swizzling Modes".
 
 inline constexpr int panel_columns = 64, panel_row_bytes = 128, swizzle_bytes = 1024;
-inline constexpr int narrow_columns = 32, narrow_row_bytes = 64;
 
 GDNBENCH_HOST_DEVICE constexpr int panel_offset(int row, int column) {  // in bytes
   return row * panel_row_bytes + ((column / 8) ^ (row % 8)) * 16 + column % 8 * 2;
-}
-// The 64-byte swizzle of 32 columns: two rows are 128 bytes, and unit u of row r stands at
-// u ^ (r / 2 % 4).
-GDNBENCH_HOST_DEVICE constexpr int narrow_offset(int row, int column) {  // in bytes
-  return row * narrow_row_bytes + ((column / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2;
 }
 // A tile wider than a panel is panels one after the other.
 GDNBENCH_HOST_DEVICE constexpr int tile_offset(int rows, int row, int column) {
@@ -54,6 +48,25 @@ GDNBENCH_HOST_DEVICE constexpr std::uint32_t k_step_offset(int rows, int k) {  /
 GDNBENCH_HOST_DEVICE constexpr std::uint32_t mn_step_offset(int rows, int column, int k) {
   return static_cast<std::uint32_t>(column / panel_columns * rows * panel_row_bytes +
                                     column % panel_columns * 2 + k * panel_row_bytes);
+}
+
+// ---- 64-byte swizzle. The same with panels of 32 columns: two rows are 128 bytes, and unit u of
+// row r stands at u ^ (r / 2 % 4). Eight rows are 512 bytes.
+
+inline constexpr int narrow_columns = 32, narrow_row_bytes = 64;
+inline constexpr int narrow_rows_8_bytes = 8 * narrow_row_bytes;
+
+GDNBENCH_HOST_DEVICE constexpr int narrow_offset(int rows, int row, int column) {  // in bytes
+  return column / narrow_columns * rows * narrow_row_bytes + row * narrow_row_bytes +
+         ((column % narrow_columns / 8) ^ (row / 2 % 4)) * 16 + column % 8 * 2;
+}
+GDNBENCH_HOST_DEVICE constexpr std::uint32_t narrow_k_step_offset(int rows, int k) {
+  return static_cast<std::uint32_t>(k / narrow_columns * rows * narrow_row_bytes +
+                                    k % narrow_columns * 2);
+}
+GDNBENCH_HOST_DEVICE constexpr std::uint32_t narrow_mn_step_offset(int rows, int column, int k) {
+  return static_cast<std::uint32_t>(column / narrow_columns * rows * narrow_row_bytes +
+                                    k * narrow_row_bytes);
 }
 
 // ---- which element a thread of a warpgroup holds: register r of a [64][n] result.

@@ -49,7 +49,8 @@ struct Tile {
   }
 };
 
-// The same in panels of 32 columns with the 64-byte swizzle; `column` of mn_major is 0.
+// The same in panels of 32 columns with the 64-byte swizzle; `column` of mn_major is a multiple of
+// 32.
 template <int rows_, int columns_>
 struct NarrowTile {
   static constexpr int rows = rows_, columns = columns_, panels = columns_ / narrow_columns;
@@ -63,23 +64,20 @@ struct NarrowTile {
   }
   __device__ std::uint32_t address(int row, int next, int m, int k) const {
     const std::uint32_t own = start() + row * narrow_row_bytes + (next ^ (row / 2 & 3)) * 16;
-    return (own ^ (k % narrow_columns) * 2) + m * narrow_row_bytes +
-           k / narrow_columns * panel_bytes;
+    return (own ^ k % narrow_columns * 2) + m * narrow_row_bytes + k / narrow_columns * panel_bytes;
   }
   __device__ uint4& unit(int row, int column) {
-    return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) +
-                                     column / narrow_columns * panel_bytes +
-                                     narrow_offset(row, column % narrow_columns));
+    return *reinterpret_cast<uint4*>(reinterpret_cast<char*>(x) + narrow_offset(rows, row, column));
   }
   __device__ BFloat16* panel(int i) { return x + i * rows * narrow_columns; }
+
   __device__ std::uint64_t k_major(int row, int k) const {
-    return moved(
-        descriptor(start(), 16, 8 * narrow_row_bytes, Swizzle::bytes_64),
-        row * narrow_row_bytes + k / narrow_columns * panel_bytes + k % narrow_columns * 2);
+    return moved(descriptor(start(), 16, narrow_rows_8_bytes, Swizzle::bytes_64),
+                 row * narrow_row_bytes + narrow_k_step_offset(rows, k));
   }
   __device__ std::uint64_t mn_major(int column, int k) const {
-    return moved(descriptor(start(), panel_bytes, 8 * narrow_row_bytes, Swizzle::bytes_64),
-                 column * 2 + k * narrow_row_bytes);
+    return moved(descriptor(start(), panel_bytes, narrow_rows_8_bytes, Swizzle::bytes_64),
+                 narrow_mn_step_offset(rows, column, k));
   }
 };
 

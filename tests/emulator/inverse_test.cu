@@ -25,7 +25,8 @@ struct InverseAlone {
   };
   struct Shared {
     Tile<chunk_tokens, head_dim> K;
-    Inverse::Square A, P;
+    Inverse::Square A;
+    Tile<chunk_tokens, chunk_tokens> P;
     Inverse::Diagonal diagonal;
     RatioGates gates;
     float beta[chunk_tokens];
