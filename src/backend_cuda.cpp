@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "kernels/prepare/hash.hpp"
@@ -226,8 +227,7 @@ class CudaBackend : public Backend {
       pass_.record(queue_);
     }
 
-    // What the device did, launch by launch; without the flushes and the gate. How many kernels a
-    // launch has is not known before: stages may have nothing to do.
+    // What the device did, launch by launch; without the flushes and the gate.
     std::vector<std::vector<Activity>> take(int queues) {
       std::vector<std::vector<Activity>> runs;
       for (int i = 0; i < queues; ++i) {
@@ -235,12 +235,7 @@ class CudaBackend : public Backend {
         std::erase_if(all, [](const Activity& a) {
           return a.kind != Activity::Kind::kernel || a.name.find(gate_name) != std::string::npos;
         });
-        const std::size_t each = all.size() / queue_length;
-        if (each == 0 || all.size() % queue_length != 0)
-          throw ActivityError(fmt::format("{} kernels were seen in {} launches that are alike",
-                                          all.size(), queue_length));
-        for (std::size_t first = 0; first < all.size(); first += each)
-          runs.emplace_back(all.begin() + first, all.begin() + first + each);
+        std::ranges::move(runs_of(all, queue_length), std::back_inserter(runs));
       }
       return runs;
     }

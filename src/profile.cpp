@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -43,10 +44,21 @@ std::vector<KernelTime> sums_by_name(const std::vector<Activity>& run) {
   return sums;
 }
 
-std::map<std::string, int> counts_by_name(const std::vector<Activity>& run) {
-  std::map<std::string, int> counts;
-  for (const Activity& activity : run) ++counts[activity.name];
-  return counts;
+// In alphabetical order: that of start may differ where kernels overlap.
+std::vector<std::string> names_in(const std::vector<Activity>& run) {
+  std::vector<std::string> names;
+  for (const Activity& activity : run) names.push_back(activity.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+void require_alike(const std::vector<std::vector<Activity>>& runs) {
+  const std::vector<std::string> expected = names_in(runs.front());
+  for (const std::vector<Activity>& run : runs)
+    if (const std::vector<std::string> names = names_in(run); names != expected)
+      throw ActivityError(
+          fmt::format("CUPTI records are missing: one run of the same launch has {}, another {}",
+                      fmt::join(expected, " and "), fmt::join(names, " and ")));
 }
 
 double span_of(const std::vector<Activity>& run) {
@@ -62,20 +74,29 @@ double span_of(const std::vector<Activity>& run) {
 
 ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs) {
   if (runs.empty() || runs.front().empty()) throw ActivityError("CUPTI recorded nothing");
-  const auto expected = counts_by_name(runs.front());
+  require_alike(runs);
   std::map<std::string, std::vector<double>> times;
   std::vector<double> spans;
   for (const std::vector<Activity>& run : runs) {
-    if (counts_by_name(run) != expected)
-      throw ActivityError(
-          fmt::format("CUPTI records are missing: one run of the same launch has {}, another {}",
-                      runs.front().size(), run.size()));
     for (const auto& [name, time_s] : sums_by_name(run)) times[name].push_back(time_s);
     spans.push_back(span_of(run));
   }
   ActivityTimes result{.kernels = sums_by_name(runs.front()), .span_s = median(spans)};
   for (KernelTime& kernel : result.kernels) kernel.time_s = median(times[kernel.name]);
   return result;
+}
+
+std::vector<std::vector<Activity>> runs_of(const std::vector<Activity>& kernels,
+                                           std::size_t launches) {
+  const std::size_t each = kernels.size() / launches;
+  if (each == 0 || kernels.size() % launches != 0)
+    throw ActivityError(fmt::format("{} kernels were seen in {} launches that are alike",
+                                    kernels.size(), launches));
+  std::vector<std::vector<Activity>> runs;
+  for (auto first = kernels.begin(); first != kernels.end(); first += each)
+    runs.emplace_back(first, first + each);
+  require_alike(runs);
+  return runs;
 }
 
 #ifdef GDNBENCH_WITH_CUDA

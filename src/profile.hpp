@@ -40,6 +40,12 @@ struct ActivityTimes {
 // Of runs of the same work. Throws ActivityError when they did not run the same kernels.
 ActivityTimes times_of(const std::vector<std::vector<Activity>>& runs);
 
+// What each of `launches` of the same work ran, from what all did in order of start. How many
+// kernels a launch has is not known before: stages may have nothing to do. Throws ActivityError
+// when they did not run the same ones.
+std::vector<std::vector<Activity>> runs_of(const std::vector<Activity>& kernels,
+                                           std::size_t launches);
+
 // The name of a C++ symbol as people write it: to match Activity::name with what cudaFuncGetName
 // says of a Stage's entry.
 std::string demangled(const char* symbol);

@@ -103,6 +103,27 @@ TEST(ActivityTimes, RunsThatDifferAreAnError) {
   EXPECT_THROW(times_of({{kernel("a", 0, 1)}, {kernel("b", 3, 4)}}), ActivityError);
 }
 
+TEST(ActivityTimes, LaunchesAreToldByTheirKernels) {
+  const std::vector<Activity> kernels = {kernel("a", 0, 2), kernel("b", 1, 9), kernel("a", 10, 12),
+                                         kernel("b", 12, 18)};
+  const auto runs = runs_of(kernels, 2);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_DOUBLE_EQ(times_of(runs).span_s, 8.5e-6);  // of 9, 8
+  EXPECT_EQ(runs_of(kernels, 1).size(), 1u);
+  EXPECT_THROW(runs_of(kernels, 3), ActivityError);
+  EXPECT_THROW(runs_of({}, 2), ActivityError);
+}
+
+// A fault seen elsewhere: another kernel was timed than the one that is named.
+// Their number may be right: here each of three launches of a, b and c has lost another record.
+TEST(ActivityTimes, LaunchesThatRanOtherKernelsAreAnError) {
+  EXPECT_THROW(runs_of({kernel("a", 0, 1), kernel("c", 2, 3), kernel("a", 4, 5), kernel("b", 6, 7),
+                        kernel("b", 8, 9), kernel("c", 9, 10)},
+                       3),
+               ActivityError);
+  EXPECT_THROW(runs_of({kernel("a", 0, 1), kernel("b", 2, 3)}, 2), ActivityError);
+}
+
 TEST(Demangled, SymbolsAndWhatIsNone) {
   EXPECT_EQ(demangled("_ZN3gdn5entryIiEEvv"), "void gdn::entry<int>()");
   EXPECT_EQ(demangled("plain"), "plain");

@@ -379,6 +379,8 @@ struct RegisterOptions {
   // waits for a phase of `free` where it has waited for none before, but Load has.
   int split = 0;
   bool late = false;  // State waits for the inputs of no chunk but its own (forward_chain.cuh)
+  // 1: Load waits for each place in the first round as well, until State has released it.
+  int first_parity = 0;
   // Mistakes:
   bool skips_scores = false;    // State, where there is no output
   bool takes_one_turn = false;  // all outputs have one barrier
@@ -423,7 +425,8 @@ struct RegisterChain {
   Mbarrier output_full_of(int output) const { return output_full[output % output_full.size()]; }
 
   void load(Role& self, int c) const {
-    self.wait(free[stage(c)], parity(c) ^ 1);  // passes in the first round
+    // Passes in a first round of parity 0.
+    self.wait(free[stage(c)], parity(c) ^ 1 ^ options.first_parity);
     self.write({gates(c)});
     self.copy({inputs(c), A(c)}, full[stage(c)]);
     wait_until_stored(self, c);
@@ -570,6 +573,117 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("output_full", "Store", read_before_write, "O0(0), by Store(0)");
   EXPECT_TRUE(fails_by(overwrite_before_read, "low(0), by Scores(1)",
                        register_chain({.split = 2}).without("free", "Scores")));
+}
+
+// The last launch of rung 10 (kernels/cuda/two_pass_chain.cuh): before its first chunk State finds
+// S in steps, whose M lie where inputs will, but for the first ones. So it releases the places that
+// Load begins with: the first one at once, the others when it has taken its steps.
+
+struct OutputsOptions {
+  int chunks = 3;
+  int first_output = 0;  // behind a warm-up, which takes no steps
+  int steps = 3;
+  int state_groups = 2;
+  // Mistakes:
+  int first_parity = 1;         // 0: Load takes each place as free in the first round
+  bool releases_early = false;  // all places at once, though there are steps to take
+};
+
+struct OutputsChain : RegisterChain {
+  int steps;
+  bool releases_early;
+
+  Tile M = {"M", inputs.first_buffer + 1, options.stages - 1};
+  std::vector<Mbarrier> brought = protocol.mbarriers("brought", M.buffers, 1);
+  NamedBarrier read_by_all = protocol.named_barrier("read_by_all", options.state_groups);
+
+  void release_other_places(Role& self) const {
+    for (int place = 1; place < options.stages; ++place) self.arrive(free[place]);
+  }
+  void bring(Role& self, int group, int step) const {  // by one thread
+    if (group == 0 && step < steps) self.copy({M(step)}, brought[step % M.buffers]);
+  }
+  void state(Role& self, int group, int c) const {
+    if (c == 0) {
+      self.arrive(free[0]);
+      if (steps == 0 || releases_early) release_other_places(self);
+      for (int step = 0; step < M.buffers; ++step) bring(self, group, step);
+      for (int step = 0; step < steps; ++step) {
+        self.wait(brought[step % M.buffers], step / M.buffers % 2);
+        self.read({M(step)});
+        self.sync(read_by_all);
+        bring(self, group, step + M.buffers);
+      }
+      if (steps > 0 && !releases_early) release_other_places(self);
+    }
+    RegisterChain::state(self, group, c);
+  }
+};
+
+Protocol outputs_chain(const OutputsOptions& options) {
+  OutputsChain chain{{{.chunks = options.chunks,
+                       .first_output = options.first_output,
+                       .stages = 3,
+                       .state_groups = options.state_groups,
+                       .first_parity = options.first_parity}},
+                     options.steps,
+                     options.releases_early};
+  chain.protocol.role("Load", options.chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.protocol.role("Scores", options.chunks, [&](Role& self, int c) { chain.scores(self, c); });
+  chain.add_state_and_store(chain);
+  return std::move(chain.protocol);
+}
+
+TEST(OutputsChain, IsOrdered) {
+  for (const OutputsOptions& options :
+       std::vector<OutputsOptions>{{.steps = 0},
+                                   {.steps = 1},
+                                   {.steps = 2},
+                                   {.steps = 3},
+                                   {.chunks = 1},
+                                   {.chunks = 4, .steps = 1, .state_groups = 1},
+                                   {.chunks = 4, .first_output = 2, .steps = 0}}) {
+    SCOPED_TRACE(std::to_string(options.chunks) + " chunks, " + std::to_string(options.steps) +
+                 " steps");
+    EXPECT_TRUE(is_ordered(outputs_chain(options)));
+  }
+}
+
+TEST(OutputsChain, PlacesAreReleasedBehindTheSteps) {
+  EXPECT_TRUE(
+      fails_by(overwrite_before_read, "M(0), by Load(1)", outputs_chain({.releases_early = true})));
+  EXPECT_TRUE(
+      fails_by(barrier_misuse, "free[0], by State1(0)", outputs_chain({.first_parity = 0})));
+}
+
+TEST(OutputsChain, EveryBarrierIsNeeded) {
+  const Protocol protocol = outputs_chain({});
+  const auto needs = [&](const std::string& barrier, const char* role, FaultKind kind,
+                         const std::string& what) {
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs("brought", "State0", read_before_write, "M(0), by State0(0)");
+  needs("brought", "State1", read_before_write, "M(0), by State1(0)");
+  needs("read_by_all", "", overwrite_before_read, "M(0), by State0(0)");
+  needs("free", "Load", overwrite_before_read, "inputs(1), by State0(0)");
+  for (const char* role : {"State0", "State1"}) {
+    needs("free[0]", role, deadlock,
+          "Load(0) at free[0], Scores(0) at full[0], State0(0) at full[0], State1(0) at full[0], "
+          "Store(0) at output_full[0]");
+    needs("free[1]", role, deadlock,
+          "Load(1) at free[1], Scores(1) at full[1], State0(0) at full[1], State1(0) at full[1], "
+          "Store(0) at output_full[0]");
+    needs("free[2]", role, deadlock,
+          "Load(2) at free[2], Scores(2) at full[2], State0(1) at full[2], State1(1) at full[2], "
+          "Store(1) at output_full[1]");
+  }
+  needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
+  needs("full", "State0", read_before_write, "V0(0), by State0(0)");
+  needs("full", "State1", read_before_write, "V1(0), by State1(0)");
+  needs("scores_full", "State0", read_before_write, "P(0), by State0(1)");
+  needs("output_full", "Store", read_before_write, "O0(0), by Store(0)");
+  EXPECT_TRUE(fails_by(overwrite_before_read, "O0(0), by Load(3)",
+                       outputs_chain({.chunks = 4, .steps = 1}).without("stored", "Load")));
 }
 
 // The X form (kernels/cuda/x_chain.cuh): Keys makes X beside Scores, and State waits for each of

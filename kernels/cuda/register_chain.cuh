@@ -666,14 +666,16 @@ struct RegisterChain {
       if (!last) start(Start(*this));
       if constexpr (!with_output) release(shared.free[now.stage]);
     }
-    // Until the next chunk's inputs are there; behind the `last` one that one's stay.
+    // Until the next chunk's inputs are there; behind the `last` one that one's stay, and
+    // ill_conditioned is whatever lies in the next place of gates: to ask first takes more
+    // instructions a chunk.
     __device__ void come_to_next(bool last) {
       const Turn<stages> now = turn;
       turn.next();
       ++round;
       if (last) turn = now;
       shared.full[turn.stage].wait(turn.parity);
-      ill_conditioned = gates().ill_conditioned;
+      if constexpr (splits) ill_conditioned = gates().ill_conditioned;
     }
     __device__ void finish_output() {
       products_begin();

@@ -43,7 +43,7 @@
 //
 // Outputs have no room for M but where inputs will be. So Load may bring the first inputs at once,
 // and the others when State has released their places, which it does when it is at its S_in: at
-// once if that takes no step.
+// once if that takes no step. tests/protocol_test.cpp goes through all interleavings of this.
 //
 // What orders the launches, where each may begin before the one ahead has ended: transitions and
 // scan wait for the end of that before they touch what it may have written or read. Only then does
@@ -219,7 +219,6 @@ template <int width, int stages>
 struct TwoPassChain : RegisterChain<width, stages> {
   using Base = RegisterChain<width, stages>;
   using typename Base::Chain;
-  using typename Base::Group;
 
   struct Arguments : Base::Arguments {
     const Part* parts;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <queue>
+#include <utility>
 
 namespace gdn {
 namespace {
@@ -18,6 +18,11 @@ constexpr int chunks_around = 2;
 
 int chunks_in(const Part& part) { return part.end - part.first; }
 int ceiling(int a, int b) { return (a + b - 1) / b; }
+int output_time(int slices) { return slices == 1 ? wide_output : narrow_output; }
+// As many as wanted, but no empty ones, and at least one.
+std::int64_t segments_in(int chunks, int wanted) {
+  return std::clamp(wanted, 1, std::max(chunks, 1));
+}
 int root(int x) {
   int root = 1;
   while (root * root < x) ++root;
@@ -29,7 +34,7 @@ Plan plan_into(const Problem& problem, Count segments_of, bool in_groups) {
   Plan plan;
   for (int s = 0; s < problem.sequences(); ++s) {
     const int length = problem.length(s), chunks = chunks_of(length);
-    const std::int64_t count = std::clamp(segments_of(chunks), 1, std::max(chunks, 1));
+    const std::int64_t count = segments_in(chunks, segments_of(chunks));
     const int inner = static_cast<int>(count) - 1, group = in_groups ? root(inner) : inner;
     for (int i = inner; i >= 0; --i) {
       const Part part = {.sequence = s,
@@ -45,7 +50,6 @@ Plan plan_into(const Problem& problem, Count segments_of, bool in_groups) {
     }
     for (int first = 0; first + 1 < inner; first += group) {
       const int size = std::min(group, inner - first);
-      if (size == 1) continue;
       plan.scans.push_back({plan.boundaries + first, size, false});
       if (first > 0) plan.scans.push_back({plan.boundaries + first, size, true});
     }
@@ -57,59 +61,103 @@ Plan plan_into(const Problem& problem, Count segments_of, bool in_groups) {
   return plan;
 }
 
+// Processors that do one CTA at a time, by when each is free.
+class Processors {
+ public:
+  explicit Processors(int count) : free_at_(count) {}
+
+  // That many CTAs more, equal ones, each to the processor that is free first.
+  void add(std::int64_t ctas, std::int64_t time) {
+    const auto first = free_at_.begin(), end = free_at_.end();
+    const std::int64_t all = end - first;
+    while (ctas > 0) {
+      // Those that are free before the first one has its second CTA have one each; and if these are
+      // all, it is like that round after round.
+      const std::int64_t in_round = std::upper_bound(first, end, *first + time) - first;
+      const std::int64_t rounds = in_round == all ? std::max<std::int64_t>(ctas / all, 1) : 1;
+      const std::int64_t busy = std::min(ctas, in_round);
+      for (auto it = first; it != first + busy; ++it) *it += rounds * time;
+      std::inplace_merge(first, first + busy, end);
+      ctas -= rounds * busy;
+    }
+  }
+  std::int64_t all_free() const { return free_at_.back(); }
+
+ private:
+  std::vector<std::int64_t> free_at_;  // in ascending order
+};
+
 // Until when `processors` are busy, if `ctas(item)` go through each item for `time(item)`, in this
 // order.
 template <class Item, class Count, class Time>
-int makespan(const std::vector<Item>& items, int processors, Count ctas, Time time) {
-  std::priority_queue<int, std::vector<int>, std::greater<>> free_at;
-  for (int i = 0; i < processors; ++i) free_at.push(0);
-  int end = 0;
-  for (const Item& item : items) {
-    for (int i = 0; i < ctas(item); ++i) {
-      const int done = free_at.top() + time(item);
-      free_at.pop();
-      free_at.push(done);
-      end = std::max(end, done);
-    }
-  }
-  return end;
+std::int64_t makespan(const std::vector<Item>& items, int processors, Count ctas, Time time) {
+  Processors all(processors);
+  for (const Item& item : items) all.add(ctas(item), time(item));
+  return all.all_free();
 }
 
-int cost(const Plan& plan, const Problem& problem, int processors, int slices) {
+std::int64_t cost(const Plan& plan, const Problem& problem, int processors, int slices) {
   const int heads = problem.value_heads;
-  const int output = slices == 1 ? wide_output : narrow_output;
-  const int outputs = makespan(
+  const std::int64_t outputs = makespan(
       plan.outputs, processors, [&](const Part&) { return heads * slices; },
       [&](const Part& part) {
-        return (chunks_in(part) + chunks_around) * output + part.groups_before() * scan_step;
+        return (chunks_in(part) + chunks_around) * output_time(slices) +
+               part.groups_before() * scan_step;
       });
   if (plan.boundaries == 0) return outputs;
-  const int transitions = makespan(
+  const std::int64_t transitions = makespan(
       plan.transitions, processors,
       [&](const Part& part) {
         return part.first == 0 ? heads : 2 * heads;  // the first segment of a sequence needs no M
       },
       [](const Part& part) { return (chunks_in(part) + chunks_around) * transition; });
-  const int scans = makespan(
+  const std::int64_t scans = makespan(
       plan.scans, processors, [&](const Boundaries&) { return 2 * heads; },
       [](const Boundaries& group) { return (group.count - 1) * scan_step; });
   return transitions + scans + outputs + two_launches;
 }
 
-struct Timed {
-  Plan plan;
-  int time;
-};
-
-// In one group a sequence, or in more where that takes less time.
+// What no plan of these segments costs less than: no processor is ever idle, and no step is taken.
 template <class Count>
-Timed best_into(const Problem& problem, Count segments_of, int processors, int slices) {
-  Timed best = {plan_into(problem, segments_of, false), 0};
-  best.time = cost(best.plan, problem, processors, slices);
-  Timed other = {plan_into(problem, segments_of, true), 0};
-  other.time = cost(other.plan, problem, processors, slices);
-  return other.time < best.time ? other : best;
+std::int64_t least_cost(const Problem& problem, Count segments_of, int processors, int slices) {
+  std::int64_t outputs = 0, transitions = 0;  // chunks
+  for (int s = 0; s < problem.sequences(); ++s) {
+    const int chunks = chunks_of(problem.length(s));
+    const std::int64_t inner = segments_in(chunks, segments_of(chunks)) - 1;
+    outputs += chunks + (inner + 1) * chunks_around;
+    if (inner == 0) continue;
+    transitions += 2 * (chunks * inner / (inner + 1) + inner * chunks_around) -
+                   (chunks / (inner + 1) + chunks_around);
+  }
+  return problem.value_heads * (slices * output_time(slices) * outputs + transition * transitions) /
+             processors +
+         (transitions > 0 ? two_launches : 0);
 }
+
+// The plan that takes the least time of those that were tried; of equal ones the first.
+class Cheapest {
+ public:
+  Cheapest(const Problem& problem, int processors, int slices)
+      : problem_(problem), processors_(processors), slices_(slices) {}
+
+  // In one group a sequence, and in more.
+  template <class Count>
+  void try_into(Count segments_of) {
+    if (least_cost(problem_, segments_of, processors_, slices_) >= time_) return;
+    for (const bool in_groups : {false, true}) {
+      Plan next = plan_into(problem_, segments_of, in_groups);
+      const std::int64_t time = cost(next, problem_, processors_, slices_);
+      if (time < time_) plan = std::move(next), time_ = time;
+    }
+  }
+
+  Plan plan;
+
+ private:
+  const Problem& problem_;
+  int processors_, slices_;
+  std::int64_t time_ = std::numeric_limits<std::int64_t>::max();
+};
 
 }  // namespace
 
@@ -125,21 +173,22 @@ int Plan::steps() const {
 }
 
 Plan plan(const Problem& problem, int segments, int processors, int slices) {
-  return best_into(
-             problem, [=](int) { return segments; }, processors, slices)
-      .plan;
+  Cheapest cheapest(problem, processors, slices);
+  cheapest.try_into([=](int) { return segments; });
+  return std::move(cheapest.plan);
 }
 
 Plan plan_for(const Problem& problem, int processors, int slices) {
-  const int longest = static_cast<int>(problem.chain_chunks());
-  Timed best = {{}, std::numeric_limits<int>::max()};
-  for (int segments = 1; segments <= std::max(1, std::min(longest, processors)); ++segments) {
-    const int own = std::max(1, ceiling(longest, segments));
-    Timed next = best_into(
-        problem, [=](int chunks) { return ceiling(chunks, own); }, processors, slices);
-    if (next.time < best.time) best = std::move(next);
+  Cheapest cheapest(problem, processors, slices);
+  const int longest = std::max(1, static_cast<int>(problem.chain_chunks()));
+  int before = 0;
+  for (int segments = 1; segments <= std::min(longest, processors); ++segments) {
+    const int own = ceiling(longest, segments);
+    if (own == before) continue;  // the same segments again
+    before = own;
+    cheapest.try_into([=](int chunks) { return ceiling(chunks, own); });
   }
-  return best.plan;
+  return std::move(cheapest.plan);
 }
 
 }  // namespace gdn

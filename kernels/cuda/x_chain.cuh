@@ -160,10 +160,7 @@ struct XChain : RegisterChain<64, 3, false> {
       for (int i = 0; i < 4; ++i) convert(R, residual, w, i);
       jitter();
       own.x_full[now.stage].wait(now.parity);
-      turn.next();
-      ++round;
-      if (last) turn = now;  // whose inputs are there
-      shared.full[turn.stage].wait(turn.parity);
+      come_to_next(last);
       const Start next(*this);
       products_begin();
 #pragma unroll

@@ -129,11 +129,8 @@ TEST_P(EmulatedSplit, EqualKeysAreRight) {
 
 // Load finds out for 32 chunks at once: here it is those of the next 32.
 TEST_P(EmulatedSplit, EqualKeysLateInASequenceAreRight) {
-  HostCase c(problem_of({40 * 64}, 1, 1, false), {.gates = Gates::zero});
-  for (int t = 33 * 64; t < c.problem.tokens(); ++t) {
-    std::copy_n(c.k.data(), head_dim, c.k.data() + t * head_dim);
-    c.beta[t] = 1.9F + 0.1F * c.beta[t];
-  }
+  HostCase c = test::equal_keys(problem_of({40 * 64}, 1, 1, false), {1.9F, 2}, 0,
+                                [](int chunk) { return chunk >= 33; });
   run(c, 1);
   test::expect_right(c, "equal keys from chunk 33 on", 5e-3);
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/prepare/preparation.hpp"
 #include "tests/emulator/emulator.hpp"
+#include "tests/emulator/rung.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -170,14 +171,11 @@ TEST_P(EmulatedPreparation, OfALongSequenceIsExact) {
 
 // Where terms of either sign nearly cancel, with and without decay.
 TEST_P(EmulatedPreparation, OfEqualKeysIsExact) {
-  for (const Gates gates : {Gates::zero, Gates::model})
-    for (const float least : {0.9F, 1.4F, 1.9F}) {
-      HostCase c(problem_of({192, 50}, 1, 2, false), {.gates = gates});
-      for (int t = 1; t < 242; ++t)
-        for (int d = 0; d < head_dim; ++d) c.k[t * head_dim + d] = c.k[d];
-      for (int t = 0; t < 2 * 242; ++t) c.beta[t] = least + 0.1F * c.beta[t];
+  for (const test::Betas betas : {test::Betas{0.9F, 1}, {1.4F, 1.5F}, {1.9F, 2}})
+    for (const float decay : {0.0F, 0.002F, 2.0F}) {
+      HostCase c = test::equal_keys(betas, decay);
       run(c, 3);
-      expect_exact(c, std::string(name_of(gates)) + ", beta from " + std::to_string(least));
+      expect_exact(c, test::text_of(betas, decay));
     }
 }
 

@@ -54,24 +54,33 @@ inline void expect_right(HostCase& c, const std::string& what, double limit) {
   EXPECT_LE(finding.error.state_rms, limit) << what;
 }
 
-// All keys of a head equal, but for the chunk in the middle of the first sequence, and log α from 0
-// to −`most_decay`.
 struct Betas {
   float least, most;
 };
 inline std::string text_of(const Betas& betas, float most_decay) {
   return "beta from " + std::to_string(betas.least) + ", decay " + std::to_string(most_decay);
 }
-inline HostCase equal_keys(const Betas& betas, float most_decay) {
-  HostCase c(problem_of({5 * 64 + 17, 2 * 64, 1}, 1, 2, false), {});
-  for (int t = 1; t < c.problem.tokens(); ++t) {
-    if (t / 64 != 2) std::copy_n(c.k.data(), head_dim, c.k.data() + t * head_dim);
+// Where each 64 tokens `are_equal`, their keys are, and have these betas; log α is from 0 to
+// −`most_decay` everywhere. There is one query head.
+template <class Chunks>
+HostCase equal_keys(const Problem& problem, const Betas& betas, float most_decay,
+                    Chunks are_equal) {
+  HostCase c(problem, {});
+  for (int i = 0; i < head_dim * problem.tokens(); ++i) {
+    if (are_equal(i / head_dim / 64)) c.k[i] = c.k[i % head_dim];
   }
-  for (int i = 0; i < 2 * c.problem.tokens(); ++i) {
-    c.beta[i] = betas.least + (betas.most - betas.least) * c.beta[i];
+  for (int i = 0; i < problem.value_heads * problem.tokens(); ++i) {
+    if (are_equal(i / problem.value_heads / 64)) {
+      c.beta[i] = betas.least + (betas.most - betas.least) * c.beta[i];
+    }
     c.raw_g[i] = -most_decay * static_cast<float>(i % 7) / 6;
   }
   return c;
+}
+// The same but for the chunk in the middle of the first sequence.
+inline HostCase equal_keys(const Betas& betas, float most_decay) {
+  return equal_keys(problem_of({5 * 64 + 17, 2 * 64, 1}, 1, 2, false), betas, most_decay,
+                    [](int chunk) { return chunk != 2; });
 }
 
 // Whatever the order of its events, a kernel's result has the bits that it had with seed 0, of

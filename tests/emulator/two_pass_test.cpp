@@ -174,5 +174,18 @@ TEST(TwoPassPlan, OfAutoCutsNothingInVain) {
   EXPECT_EQ(plan_for(problem_of({8192}, 16, 64, false), 132, 2).boundaries, 0);
 }
 
+// The same, and minutes if each cut were gone through CTA by CTA: of up to 65,536 segments with 64
+// or 128 of them in outputs alone.
+TEST(TwoPassPlan, OfAutoIsFoundForManyLongSequencesOfManyHeads) {
+  const Problem problem = problem_of(std::vector<int>(512, 8192), 16, 64, false);
+  for (const int processors : {66, 132, 264}) {
+    for (const int slices : {1, 2}) {
+      const Plan whole = plan_for(problem, processors, slices);
+      EXPECT_EQ(whole.outputs.size(), 512);
+      EXPECT_EQ(whole.boundaries, 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gdn
