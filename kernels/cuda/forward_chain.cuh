@@ -7,7 +7,8 @@
 //                      what follows from them (two warps); the short chunk by all three
 //   Store      40      O to memory (a warp), as in rung 8
 //   Make       128     KKᵀ by wgmma;  A = (I + strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ))⁻¹ (inverse.cuh);
-//                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8
+//                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8; which chunks are
+//                      ill-conditioned (variant.hpp), and the low halves of A and P' of those
 //   State     208      as in rung 8 (register_chain.cuh)
 //   With 128 values Make has 120 and State 176 (below).
 // clang-format on
@@ -24,15 +25,23 @@
 //   W' = W exp(g_C − g),  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ) | nothing
 // and O goes out when all of it is there, in its own chunk and not in the next one.
 //
+// An ill-conditioned chunk goes in two halves, as in rung 8. Its P' is made of differences of g,
+// whatever the gates, and takes W as it is. A late State has no registers for both halves of an
+// operand at once: there they take turns, and Q S comes before W.
+//
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ loaded ─► Make                    Q, K and the gates are there
-//   Load, Make ─ full ─► State               V is there, and A; so are Q, K and the gates, which
-//                                            Make has waited for
-//   Make ─ scores_full ─► State              P' is there
+//   Load, Make ─ full ─► State               V is there, and A, and whether the chunk goes in two
+//                                            halves; so are Q, K and the gates, which Make has
+//                                            waited for
+//   Make ─ scores_full ─► State              P' is there, and so are low halves
 //   State ─ free ─► Load                     the inputs but V may be overwritten, and then A and P'
-// and Store's as in rung 8. Make uses P's place before P' is there (inverse.cuh), which State has
-// given back with the rest of the stage. A group of Make asks for its next chunk before it has made
-// P' of this one: so there must be more stages than groups, or none of them would ever be free.
+//   State ─ free ─► Make                     and so may the low halves, where a chunk needs them
+// and Store's as in rung 8. State may free a chunk only in the course of the next one, for which it
+// waits for A: so Make says that A is there before it waits for the place of low halves. Make uses
+// P's place before P' is there (inverse.cuh), which State has given back with the rest of the
+// stage. A group of Make asks for its next chunk before it has made P' of this one: so there must
+// be more stages than groups, or none of them would ever be free.
 #pragma once
 
 #include "kernels/cuda/inverse.cuh"
@@ -206,7 +215,8 @@ struct ForwardChain : RegisterChain<width, 3> {
       } else {
         inverse.put_system<false>(kk, gates, beta);
       }
-      Inverse::Row a = {inverse.invert_diagonal()};
+      Inverse::Row a;
+      a[0] = inverse.invert_diagonal();
       sync<128>(1 + group);  // N and every D are there
       inverse.solve_row(a);
       publish_to_async();
@@ -215,7 +225,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       const bool is_split = inverse.ill_conditioned();
       if (threadIdx.x % 128 == 0) gates.ill_conditioned = is_split;
       release(shared.full[stage]);
-      if (is_split) {  // not before A is there, without which State would never give the place back
+      if (is_split) {
         Base::wait_for_place_of_low(shared, turn);
         Inverse::put_low(a, shared.low.A);
       }
@@ -249,8 +259,9 @@ struct ForwardChain : RegisterChain<width, 3> {
     const int w = sm80::opaque(warp()), l = sm80::opaque(lane());
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      Sum p[2] = {};
+      Left high = {}, rest = {};
       if (j <= 16 * w) {
+        Sum p[2];
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
           const int later = 16 * w + l / 4 + x % 2 * 8, earlier = j + l % 4 * 2 + x / 2 * 8;
@@ -265,11 +276,11 @@ struct ForwardChain : RegisterChain<width, 3> {
           to[0] = earlier <= later ? of[0] * factor.x : 0;
           to[1] = earlier + 1 <= later ? of[1] * factor.y : 0;
         }
+        high = left(p[0], p[1]);
+        if (!ratios && low != nullptr) rest = sm80::split(p).low;
       }
-      put_left(P, 16 * w, j, left(p[0], p[1]));
-      if constexpr (!ratios) {
-        if (low != nullptr) put_left(*low, 16 * w, j, sm80::split(p).low);
-      }
+      put_left(P, 16 * w, j, high);
+      if (!ratios && low != nullptr) put_left(*low, 16 * w, j, rest);
     }
   }
 

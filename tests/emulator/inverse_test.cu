@@ -58,7 +58,8 @@ struct InverseAlone {
     } else {
       inverse.put_system<false>(kk, shared.gates, shared.beta);
     }
-    Inverse::Row a = {inverse.invert_diagonal()};
+    Inverse::Row a;
+    a[0] = inverse.invert_diagonal();
     __syncthreads();
     inverse.solve_row(a);
     Inverse::put_low(a, shared.low);
