@@ -424,7 +424,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       }
       jitter();
       shared.scores_full[stage].wait(turn.parity);
-      Columns W;  // not in R: O has had its registers since there is one
+      Columns W;  // not R, whose registers O has by now
       products_begin();
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
