@@ -439,13 +439,16 @@ struct RegisterChain {
     if (output >= 0) self.wait(stored[stage(output)], parity(output));
   }
 
+  // Until State has read the low halves that are there, if this chunk has some.
+  void wait_for_place_of_low(Role& self, int c) const {
+    if (!is_split(c)) return;
+    const int before = c - 1 + options.stages;  // in the round ahead: at once in the first chunk
+    self.wait(free[stage(before)], parity(before) ^ 1);
+  }
   void scores(Role& self, int c) const {
     self.wait(full[stage(c)], parity(c));
-    if (is_split(c)) {
-      const int before = c - 1 + options.stages;  // in the round ahead: at once in the first chunk
-      self.wait(free[stage(before)], parity(before) ^ 1);
-      self.write({low(c)});
-    }
+    wait_for_place_of_low(self, c);
+    if (is_split(c)) self.write({low(c)});
     if (has_output(c)) {
       self.read({inputs(c), gates(c)});
       self.write({P(c)});
@@ -774,13 +777,15 @@ struct ForwardOptions {
   int stages = 3;
   int make_groups = 2, state_groups = 1;
   bool late = false;
-  // A mistake:
-  bool skips_others = false;  // Make waits for the inputs of its own chunks alone
+  int split = 0;  // chunks with low halves: the first ones
+  // Mistakes:
+  bool skips_others = false;    // Make waits for the inputs of its own chunks alone
+  bool puts_low_first = false;  // before it says that A is there
 };
 
 struct ForwardChain : RegisterChain {
   int make_groups;
-  bool skips_others;
+  bool skips_others, puts_low_first;
 
   Tile N = P.in_place("N");
   std::vector<Mbarrier> loaded = protocol.mbarriers("loaded", options.stages, 2);
@@ -811,7 +816,10 @@ struct ForwardChain : RegisterChain {
     self.write({N(c)});
     self.write({A(c)});
     self.read({N(c)});
+    if (puts_low_first) wait_for_place_of_low(self, c);
     self.arrive(full[stage(c)]);
+    if (!puts_low_first) wait_for_place_of_low(self, c);
+    if (is_split(c)) self.write({low(c)});
     wait_for_keys(self, c + 1, next);
     self.begin_read({inputs(c)});                                // Q Kᵀ
     if (next < options.chunks) self.begin_read({inputs(next)});  // K Kᵀ
@@ -828,9 +836,11 @@ Protocol forward_chain(const ForwardOptions& options) {
                        .stages = options.stages,
                        .state_groups = options.state_groups,
                        .fills = 3,
+                       .split = options.split,
                        .late = options.late}},
                      options.make_groups,
-                     options.skips_others};
+                     options.skips_others,
+                     options.puts_low_first};
   chain.protocol.role("Load", options.chunks, [&](Role& self, int c) { chain.load(self, c); });
   for (int group = 0; group < options.make_groups; ++group) {
     const int turns = (options.chunks - group + options.make_groups - 1) / options.make_groups;
@@ -842,14 +852,17 @@ Protocol forward_chain(const ForwardOptions& options) {
 }
 
 TEST(ForwardChain, IsOrdered) {
-  for (const auto& [chunks, first_output] : {std::pair{1, 0}, {2, 0}, {4, 0}, {4, 2}}) {
-    SCOPED_TRACE(std::to_string(chunks) + " chunks");
-    EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks, .first_output = first_output})));
+  for (const auto& [chunks, first_output, split] : std::vector<std::array<int, 3>>{
+           {1, 0, 0}, {2, 0, 0}, {4, 0, 0}, {4, 2, 0}, {4, 0, 4}, {3, 1, 2}}) {
+    SCOPED_TRACE(std::to_string(chunks) + " chunks, " + std::to_string(split) + " of them split");
+    EXPECT_TRUE(is_ordered(
+        forward_chain({.chunks = chunks, .first_output = first_output, .split = split})));
     EXPECT_TRUE(is_ordered(forward_chain({.chunks = chunks,
                                           .first_output = first_output,
                                           .make_groups = 1,
                                           .state_groups = 2,
-                                          .late = true})));
+                                          .late = true,
+                                          .split = split})));
   }
 }
 
@@ -868,6 +881,13 @@ TEST(ForwardChain, ThereAreMoreStagesThanGroups) {
   EXPECT_EQ(findings.faults[0].kind, deadlock) << text_of(findings);
 }
 
+// State gives a chunk back when the next one is under way, and for that it waits for A.
+TEST(ForwardChain, AIsThereBeforeMakeWaitsForThePlaceOfLowHalves) {
+  const Findings findings = explore(forward_chain({.split = 2, .puts_low_first = true}));
+  ASSERT_FALSE(findings.faults.empty());
+  EXPECT_EQ(findings.faults[0].kind, deadlock) << text_of(findings);
+}
+
 TEST(ForwardChain, EveryBarrierIsNeeded) {
   const auto needs = [](int chunks, const std::string& barrier, const char* role, FaultKind kind,
                         const std::string& what) {
@@ -880,6 +900,8 @@ TEST(ForwardChain, EveryBarrierIsNeeded) {
   needs(2, "scores_full", "State0", read_before_write, "P(0), by State0(1)");
   needs(2, "output_full", "Store", read_before_write, "O0(0), by Store(0)");
   needs(4, "free", "", overwrite_before_read, "inputs(0), by Load(3)");
+  EXPECT_TRUE(fails_by(overwrite_before_read, "low(0), by Make1(0)",
+                       forward_chain({.chunks = 2, .split = 2}).without("free", "Make1")));
 }
 
 // With 128 values.
@@ -895,6 +917,10 @@ TEST(ForwardChain, EveryBarrierOfALateStateIsNeeded) {
   needs(1, "scores_full", "State0", read_before_write, "P(0), by State0(0)");
   needs(1, "output_full", "Store", read_before_write, "O0(0), by Store(0)");
   needs(4, "free", "", overwrite_before_read, "inputs(0), by Load(3)");
+  EXPECT_TRUE(fails_by(
+      overwrite_before_read, "low(0), by Make0(1)",
+      forward_chain({.chunks = 2, .make_groups = 1, .state_groups = 2, .late = true, .split = 2})
+          .without("free", "Make0")));
 }
 
 }  // namespace

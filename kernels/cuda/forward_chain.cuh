@@ -7,7 +7,8 @@
 //                      what follows from them (two warps); the short chunk by all three
 //   Store      40      O to memory (a warp), as in rung 8
 //   Make       128     KKᵀ by wgmma;  A = (I + strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ))⁻¹ (inverse.cuh);
-//                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8
+//                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8; which chunks are
+//                      ill-conditioned (variant.hpp), and the low halves of A and P' of those
 //   State     208      as in rung 8 (register_chain.cuh)
 //   With 128 values Make has 120 and State 176 (below).
 // clang-format on
@@ -24,15 +25,23 @@
 //   W' = W exp(g_C − g),  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ) | nothing
 // and O goes out when all of it is there, in its own chunk and not in the next one.
 //
+// An ill-conditioned chunk goes in two halves, as in rung 8. Its P' is made of differences of g,
+// whatever the gates, and takes W as it is. A late State has no registers for both halves of an
+// operand at once: there they take turns, and Q S comes before W.
+//
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ loaded ─► Make                    Q, K and the gates are there
-//   Load, Make ─ full ─► State               V is there, and A; so are Q, K and the gates, which
-//                                            Make has waited for
-//   Make ─ scores_full ─► State              P' is there
+//   Load, Make ─ full ─► State               V is there, and A, and whether the chunk goes in two
+//                                            halves; so are Q, K and the gates, which Make has
+//                                            waited for
+//   Make ─ scores_full ─► State              P' is there, and so are low halves
 //   State ─ free ─► Load                     the inputs but V may be overwritten, and then A and P'
-// and Store's as in rung 8. Make uses P's place before P' is there (inverse.cuh), which State has
-// given back with the rest of the stage. A group of Make asks for its next chunk before it has made
-// P' of this one: so there must be more stages than groups, or none of them would ever be free.
+//   State ─ free ─► Make                     and so may the low halves, where a chunk needs them
+// and Store's as in rung 8. State may free a chunk only in the course of the next one, for which it
+// waits for A: so Make says that A is there before it waits for the place of low halves. Make uses
+// P's place before P' is there (inverse.cuh), which State has given back with the rest of the
+// stage. A group of Make asks for its next chunk before it has made P' of this one: so there must
+// be more stages than groups, or none of them would ever be free.
 #pragma once
 
 #include "kernels/cuda/inverse.cuh"
@@ -80,10 +89,10 @@ struct RawGates {
 };
 
 template <int width>
-struct ForwardChain : RegisterChain<width, 3, false> {
+struct ForwardChain : RegisterChain<width, 3> {
   static constexpr int stages = 3, make_groups = width == 64 ? 2 : 1;
   static_assert(make_groups < stages);
-  using Base = RegisterChain<width, stages, false>;
+  using Base = RegisterChain<width, stages>;
   using Base::engine_warp, Base::store_warp, Base::load_threads, Base::gates_slots,
       Base::state_groups, Base::is_copied_by_engine, Base::has_engine;
   using typename Base::Chain;
@@ -98,7 +107,7 @@ struct ForwardChain : RegisterChain<width, 3, false> {
   static constexpr int threads = 128 * 4;
 
   struct Shared : Base::Shared {              // and beside rung 8's
-    Inverse::Diagonal diagonal[make_groups];  //   5,120 each
+    Inverse::Diagonal diagonal[make_groups];  //   5,136 each
     float beta[gates_slots][chunk_tokens];    //     256 each
     float chunk_sums[32];
     PhaseBarrier loaded[stages];
@@ -197,7 +206,7 @@ struct ForwardChain : RegisterChain<width, 3, false> {
     for (int round = group; round < chunks; round += make_groups) {
       const int stage = turn.stage;
       Input& input = shared.input[stage];
-      const RatioGates& gates = shared.gates[round % gates_slots];
+      RatioGates& gates = shared.gates[round % gates_slots];
       const float* beta = shared.beta[round % gates_slots];
       Inverse inverse = {input.A, shared.P[stage], shared.diagonal[group]};
       products_wait<0>();
@@ -206,26 +215,33 @@ struct ForwardChain : RegisterChain<width, 3, false> {
       } else {
         inverse.put_system<false>(kk, gates, beta);
       }
-      const SplitLeft D = inverse.invert_diagonal();
+      Inverse::Row a;
+      a[0] = inverse.invert_diagonal();
       sync<128>(1 + group);  // N and every D are there
-      inverse.solve_row(D);
+      inverse.solve_row(a);
       publish_to_async();
       jitter();
+      sync<128>(1 + group);  // nobody reads N any more
+      const bool is_split = inverse.ill_conditioned();
+      if (threadIdx.x % 128 == 0) gates.ill_conditioned = is_split;
       release(shared.full[stage]);
+      if (is_split) {
+        Base::wait_for_place_of_low(shared, turn);
+        Inverse::put_low(a, shared.low.A);
+      }
 
       for (int i = 1; i <= make_groups; ++i) {
         if (round + i < chunks) next_chunk(shared, turn);
       }
-      sync<128>(1 + group);  // nobody reads N any more
       products_begin();
       multiply_keys(qk, input.Q, input.K);
       // Behind the last chunk the products of whatever lies there.
       multiply_keys(kk, shared.input[turn.stage].K, shared.input[turn.stage].K);
       products_wait<1>();
-      if (gates.exact()) {
+      if (gates.exact() && !is_split) {
         put_scores<true>(shared.P[stage], qk, gates);
       } else {
-        put_scores<false>(shared.P[stage], qk, gates);
+        put_scores<false>(shared.P[stage], qk, gates, is_split ? &shared.low.P : nullptr);
       }
       publish_to_async();
       release(shared.scores_full[stage]);
@@ -233,16 +249,19 @@ struct ForwardChain : RegisterChain<width, 3, false> {
     products_wait<0>();
   }
 
-  // This warp's 16 rows of P' from those of QKᵀ. `ratios`: γ' is γ in all of the chunk.
+  // This warp's 16 rows of P' from those of QKᵀ, by ratios of γ, or exact whatever the gates; there
+  // also into `low` what rounding took, if that is not null.
   template <bool ratios>
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
-                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
+                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates,
+                                    Tile<chunk_tokens, chunk_tokens>* low = nullptr) {
     constexpr bool faded = ratios && make_groups == 1;  // 1/γ_C in place of 1/γ_j
     const int w = sm80::opaque(warp()), l = sm80::opaque(lane());
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      Left p = {};
+      Left high = {}, rest = {};
       if (j <= 16 * w) {
+        Sum p[2];
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
           const int later = 16 * w + l / 4 + x % 2 * 8, earlier = j + l % 4 * 2 + x / 2 * 8;
@@ -253,11 +272,15 @@ struct ForwardChain : RegisterChain<width, 3, false> {
             factor = {decay(g, factor.x), decay(g, factor.y)};
           }
           const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
-          p.x[x] = sm80::pack(earlier <= later ? of[0] * factor.x : 0,
-                              earlier + 1 <= later ? of[1] * factor.y : 0);
+          float* to = p[x / 2].x + x % 2 * 2;
+          to[0] = earlier <= later ? of[0] * factor.x : 0;
+          to[1] = earlier + 1 <= later ? of[1] * factor.y : 0;
         }
+        high = left(p[0], p[1]);
+        if (!ratios && low != nullptr) rest = sm80::split(p).low;
       }
-      put_left(P, 16 * w, j, p);
+      put_left(P, 16 * w, j, high);
+      if (!ratios && low != nullptr) put_left(*low, 16 * w, j, rest);
     }
   }
 
@@ -284,13 +307,25 @@ struct ForwardChain : RegisterChain<width, 3, false> {
     using Base::Group::shared, Base::Group::turn, Base::Group::round, Base::Group::S,
         Base::Group::before, Base::Group::R, Base::Group::O;
 
+    // Chunks from this one to `end`: either kind has a loop of its own, as in rung 8.
     template <bool with_output>
-    __device__ void step() {
-      const int stage = turn.stage;
-      const Input& input = shared.input[stage];
-      shared.full[stage].wait(turn.parity);
-      const RatioGates& gates = this->gates();
-      const float gamma_C = gates.gamma_C();
+    __device__ void go_on(int& chunk, int end) {
+      const auto next_is = [&](bool split) { return chunk < end && is_split() == split; };
+      while (chunk < end) {
+        for (; next_is(false); ++chunk) step<with_output>();
+        for (; next_is(true); ++chunk) split_step<with_output>();
+      }
+    }
+    // Whether the chunk is ill-conditioned, whose inputs have come then.
+    __device__ bool is_split() {
+      shared.full[turn.stage].wait(turn.parity);
+      return this->gates().ill_conditioned;
+    }
+
+    // R without its factors, and γ_C S.
+    __device__ void begin() {
+      const Input& input = shared.input[turn.stage];
+      const float gamma_C = this->gates().gamma_C();
       this->start(typename Base::Group::Start(*this));
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) this->keep_state(k);
@@ -303,6 +338,14 @@ struct ForwardChain : RegisterChain<width, 3, false> {
 #pragma unroll
       for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
       products_wait<0>();
+    }
+
+    template <bool with_output>
+    __device__ void step() {
+      const int stage = turn.stage;
+      const Input& input = shared.input[stage];
+      const RatioGates& gates = this->gates();
+      begin();
       Operand x;
       convert(R, Factors(gates.residual), x);
       products_begin();
@@ -346,11 +389,82 @@ struct ForwardChain : RegisterChain<width, 3, false> {
           products_wait<0>();
         }
       }
+      end<with_output>();
+    }
+    template <bool with_output>
+    __device__ void end() {
+      const int stage = turn.stage;
       release(shared.free[stage]);
       turn.next();
       ++round;
+      if constexpr (with_output) this->put_output(stage);
+    }
+
+    // The same with R, A, W and P' in two halves each, one after the other: there are no registers
+    // for both. P' is as in rung 8, and takes W as it is.
+    template <bool with_output>
+    __device__ void split_step() {
+      const int stage = turn.stage;
+      Input& input = shared.input[stage];
+      begin();
+      Base::scale(R, Factors(this->gates().residual));
+      Operand x;
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) {  // the low half waits in V's place
+        const SplitLeft both = sm80::split({R[2 * i], R[2 * i + 1]});
+        x[i] = both.high;
+        put_left_transposed(input.V, this->value, 16 * i, both.low);
+      }
+      __syncwarp();
       if constexpr (with_output) {
-        this->put_output(stage);
+        products_begin();
+        multiply_queries(input);
+        products_commit();
+        products_wait<0>();
+      }
+      jitter();
+      shared.scores_full[stage].wait(turn.parity);
+      Columns W;  // not R, whose registers O has by now
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < chunk_tokens; j += 16) {
+        multiply<Major::k>(W, x[j / 16], input.A.k_major(0, j), j > 0);
+        multiply<Major::k>(W, x[j / 16], shared.low.A.k_major(0, j), true);
+      }
+      products_commit();
+      products_wait<0>();
+#pragma unroll
+      for (int i = 0; i < chunk_tokens / 16; ++i) {
+        x[i] = sm80::left_of_transposed(input.V, this->value, 16 * i);
+      }
+      products_begin();
+#pragma unroll
+      for (int j = 0; j < chunk_tokens; j += 16) {
+        multiply<Major::k>(W, x[j / 16], input.A.k_major(0, j), true);
+      }
+      products_commit();
+      products_wait<0>();
+      if constexpr (with_output) {
+        by_halves(W, [&](const Operand& w, bool is_high) {
+          add_to_output(w, shared.P[stage]);
+          if (is_high) add_to_output(w, shared.low.P);
+        });
+      }
+      Base::scale(W, Factors(this->gates().fade));
+      by_halves(W, [&](const Operand& w, bool) { add_to_state(input, w); });
+      end<with_output>();
+    }
+    // Products of W's high half, and then of its low one.
+    template <class Multiply>
+    __device__ void by_halves(const Columns& W, Multiply multiply_half) {
+#pragma unroll
+      for (const bool is_high : {true, false}) {
+        Operand high, low;
+        Base::split(W, high, low);
+        products_begin();
+        multiply_half(is_high ? high : low, is_high);
+        products_commit();
+        products_wait<0>();
       }
     }
 
@@ -366,10 +480,16 @@ struct ForwardChain : RegisterChain<width, 3, false> {
     }
     __device__ void make_output(const Input& input, const Operand& w,
                                 const Tile<chunk_tokens, chunk_tokens>& P) {
+      multiply_queries(input);
+      add_to_output(w, P);
+    }
+    __device__ void multiply_queries(const Input& input) {
 #pragma unroll
       for (int k = 0; k < head_dim; k += 16) {
         multiply<Major::k>(O, before[k / 16], input.Q.k_major(0, k), k > 0);
       }
+    }
+    __device__ void add_to_output(const Operand& w, const Tile<chunk_tokens, chunk_tokens>& P) {
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
         multiply<Major::k>(O, w[j / 16], P.k_major(0, j), true);
@@ -385,8 +505,8 @@ struct ForwardChain : RegisterChain<width, 3, false> {
       Base::start_from_initial_state(x, shared.chain, group);
     }
     int chunk = segment.first;
-    for (; chunk < segment.first_output; ++chunk) group.template step<false>();
-    for (; chunk < segment.end; ++chunk) group.template step<true>();
+    group.template go_on<false>(chunk, segment.first_output);
+    group.template go_on<true>(chunk, segment.end);
     Base::put_final_state(x, shared.chain, segment, group);
   }
 

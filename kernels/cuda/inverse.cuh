@@ -10,6 +10,9 @@
 // keys of a head are equal and β is near 2 terms of either sign nearly cancel. Substitution, not a
 // series, inverts the diagonal blocks for the same reason.
 //
+// What rounding takes from A stays in registers, for a chunk that is ill-conditioned (variant.hpp).
+// Whether it is one is known when all warps have their rows.
+//
 // Where things stand while a chunk's A is being made, in blocks of 16 × 16 (w > j):
 //   tile A   (w, j) A_wj, (w, w) D_w: their upper halves, which are A. Above the diagonal 0
 //   tile P   (w, j) N_wj's upper half, (j, w) its lower half, (w, w) D_w's lower half. P' comes
@@ -34,13 +37,16 @@ struct Inverse {
   static constexpr int block = 16, blocks = chunk_tokens / block;
   using Square = NarrowTile<chunk_tokens, chunk_tokens>;  // as State takes it
 
-  struct Diagonal {              // 5,120 bytes
+  struct Diagonal {              // 5,136 bytes
     float x[blocks][block][20];  // [w][column][row]: rows lie apart, so that lanes do not collide
+    float squares[blocks];       // of what block row w has near the diagonal (ill_conditioned)
   };
+  using Row = SplitLeft[blocks];  // of A: [e] is block (w, w − e)
 
   Square& A;
   Tile<chunk_tokens, chunk_tokens>& P;
   Diagonal& diagonal;
+  float squares = 0;  // of what this lane has near the diagonal, as they count
 
   // The blocks above the diagonal of A are 0 from here on: nothing writes there.
   static __device__ void clear_above(Square& A) {
@@ -131,10 +137,26 @@ struct Inverse {
       const int j = half * 8 + lane % 4 * 2;
       d[half] = {n[j][i], n[j + 1][i], n[j][i + 8], n[j + 1][i + 8]};
     }
+    squares = squares_of(d);
     const SplitLeft D = split(d);
     put_left(A, block * w, block * w, D.high);
     put_left(P, block * w, block * w, D.low);
     return D;
+  }
+
+  static __device__ float squares_of(const Sum (&d)[2]) {
+    return sm80::squares_of(d[0]) + sm80::squares_of(d[1]);
+  }
+  __device__ void put_squares() {
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) squares += __shfl_xor_sync(~0U, squares, lanes);
+    if (lane() == 0) diagonal.squares[warp()] = squares;
+  }
+  // When all warps have their rows of A.
+  __device__ bool ill_conditioned() const {
+    float below = -chunk_tokens;  // without the diagonal itself
+    for (const float of : diagonal.squares) below += of;
+    return below > most_squares;
   }
 
   // d + small += a B, of which B's halves stand at [rows][columns] of two tiles.
@@ -145,14 +167,13 @@ struct Inverse {
     sm80::mma(d, a.high, high);
   }
 
-  // Block row w of A. All of N and D is there.
-  __device__ void solve_row(const SplitLeft& D) {
+  // Block row w of A, of which D_w is there already. All of N and D is there.
+  __device__ void solve_row(Row& a) {
     const int w = sm80::opaque(warp());
-    SplitLeft a[blocks];  // a[e] is block (w, w − e)
-    a[0] = D;
 #pragma unroll
     for (int e = 1; e < blocks; ++e) {
       if (e > w) continue;
+      if (e == 2) put_squares();  // beside products
       const int j = w - e;
       Sum d[2] = {}, small[2] = {};
 #pragma unroll
@@ -171,8 +192,23 @@ struct Inverse {
       multiply(d, small, sum, sm80::right_of(A, block * j, block * j),
                sm80::right_of(P, block * j, block * j));
       sm80::add(d[0], small[0]), sm80::add(d[1], small[1]);
+      if (e == 1) squares -= (w % 2 == 1 ? 0.5F : 0) * squares_of(d);
       a[e] = split(d);
       put_left(A, block * w, block * j, a[e].high);
+    }
+    if (w < 2) put_squares();
+  }
+
+  // The low halves of block row w, and 0 above the diagonal.
+  static __device__ void put_low(const Row& a, Tile<chunk_tokens, chunk_tokens>& low) {
+    const int w = sm80::opaque(warp());
+#pragma unroll
+    for (int e = 0; e < blocks; ++e) {
+      if (e > w) {
+        put_left(low, block * w, block * e, Left{});
+      } else {
+        put_left(low, block * w, block * (w - e), a[e].low);
+      }
     }
   }
 };

@@ -92,7 +92,7 @@ struct Segment {
 template <int width_, int stages_, bool splits_ = true>
 struct RegisterChain {
   static constexpr const char* form = "w";
-  static constexpr bool splits = splits_;  // ill-conditioned chunks: not in X, rung 11
+  static constexpr bool splits = splits_;  // ill-conditioned chunks: not in X
   static constexpr int width = width_, stages = stages_;
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
@@ -346,12 +346,16 @@ struct RegisterChain {
     for (int j = 16 * warp() + 16; j < chunk_tokens; j += 16) put_left(P, 16 * warp(), j, Left{});
   }
 
-  // A_low of a chunk, for which Load had this turn, once State has read what is there, of whatever
-  // chunk before. Its copies are on their way then.
-  static __device__ void bring_low_half(const Tensors& x, Shared& shared, Turn<stages> turn,
-                                        int chunk) {
+  // Until State has read the low halves that are there, of whatever chunk before this one, for
+  // which Load had this turn.
+  static __device__ void wait_for_place_of_low(Shared& shared, const Turn<stages>& turn) {
     const int before = (turn.stage + stages - 1) % stages;
     shared.free[before].wait(turn.stage > 0 ? turn.parity : turn.parity ^ 1);
+  }
+  // A_low of a chunk, for which Load had this turn. Its copies are on their way then.
+  static __device__ void bring_low_half(const Tensors& x, Shared& shared, Turn<stages> turn,
+                                        int chunk) {
+    wait_for_place_of_low(shared, turn);
     const Place at = shared.chain.at.after(chunk);
     load_plainly<128, chunk_tokens>(shared.low.A, x.A_low + at.inverse(), at.inverse_stride(),
                                     at.length);

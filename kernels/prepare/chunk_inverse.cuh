@@ -437,14 +437,13 @@ struct Preparation {
 
   // ---- A
 
-  static __device__ float squares_of(const Sum& a) {
-    return a.x[0] * a.x[0] + a.x[1] * a.x[1] + a.x[2] * a.x[2] + a.x[3] * a.x[3];
-  }
   template <int count>
   static __device__ float squares_of(const Block (&a)[count]) {
     float sum = 0;
 #pragma unroll
-    for (const Block& block : a) sum += squares_of(block.x[0]) + squares_of(block.x[1]);
+    for (const Block& block : a) {
+      sum += sm80::squares_of(block.x[0]) + sm80::squares_of(block.x[1]);
+    }
     return sum;
   }
   // Of what lanes have the sum, less the squares of A's diagonal.
@@ -494,7 +493,7 @@ struct Preparation {
             HalfLeft{{pack_halves(product.x[0], product.x[1]), 0, 0,
                       pack_halves(product.x[2], product.x[3])}},
             HalfRight{{lower[w], lower[w + 1]}});
-        squares += squares_of(x);
+        squares += sm80::squares_of(x);
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const std::uint32_t x_t = pack_halves(x.x[2 * e], x.x[2 * e + 1]);

@@ -98,6 +98,10 @@ __device__ inline void scale(Sum& d, float factor) {
 __device__ inline void add(Sum& d, const Sum& a) {
   for (int i = 0; i < 4; ++i) d.x[i] += a.x[i];
 }
+// Of this lane's elements.
+__device__ inline float squares_of(const Sum& d) {
+  return d.x[0] * d.x[0] + d.x[1] * d.x[1] + d.x[2] * d.x[2] + d.x[3] * d.x[3];
+}
 
 // ---- products
 
