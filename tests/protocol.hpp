@@ -272,7 +272,7 @@ class Explorer {
       std::uint8_t is_written = 0;
     };
     std::array<Barrier, 20> barriers;
-    std::array<Buffer, 20> buffers;
+    std::array<Buffer, 24> buffers;
     std::array<std::uint8_t, 14> position = {};  // of every agent in its program
 
     std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }

@@ -923,5 +923,236 @@ TEST(ForwardChain, EveryBarrierOfALateStateIsNeeded) {
           .without("free", "Make0")));
 }
 
+// The preparation on a Hopper (kernels/prepare/chunk_inverse_hopper.cu): warps that do the same,
+// each with its head, go through works and meet at barriers of the CTA. Of these each place in the
+// program has one of its own here, so that it can be taken away. A head of three passes has its A
+// before it releases L, which is its own matter.
+
+// What is begun at one place and waited for at another.
+enum class Begun { none, gates, keys, products, l_read, store };
+
+struct PreparationOptions {
+  std::string works = "ww";  // w: a whole chunk, whose K the copy engine brings; s: a short one
+  int warps = 4;
+  int heads = 3;    // the other warps only help with L and gates
+  int bringer = 0;  // the warp that asks for K
+  // Mistakes:
+  Begun not_waited_for = Begun::none;
+  bool stores_g_early = false;  // ahead of the barrier behind sum_gates
+};
+
+struct Preparation {
+  PreparationOptions options;
+  Protocol protocol = {};
+
+  // Of K what a warp brings of a short chunk, and of L what it makes, in the place of another part.
+  std::vector<Tile> K = tiles("K");
+  // Of head and warp: what the warp brings, and stores when it is g. β goes the same way, but that
+  // nothing is written over it.
+  std::vector<std::vector<Tile>> raw_g = gates();
+  std::vector<Tile> A = tiles("A");  // and N and D before it
+
+  Mbarrier k_full = protocol.mbarriers("k_full", 1, 1)[0];
+  NamedBarrier begun = protocol.named_barrier("begun", options.warps);
+  NamedBarrier place_free = protocol.named_barrier("place_free", options.warps);
+  NamedBarrier keys_there = protocol.named_barrier("keys_there", options.warps);
+  NamedBarrier keys_read = protocol.named_barrier("keys_read", options.warps);
+  NamedBarrier l_there = protocol.named_barrier("l_there", options.warps);
+  NamedBarrier released = protocol.named_barrier("released", options.warps);  // the partial one
+
+  std::vector<Tile> tiles(const std::string& name) {
+    std::vector<Tile> tiles;
+    for (int warp = 0; warp < options.warps; ++warp)
+      tiles.push_back(protocol.tile(name + std::to_string(warp)));
+    return tiles;
+  }
+  std::vector<std::vector<Tile>> gates() {
+    std::vector<std::vector<Tile>> gates;
+    for (int head = 0; head < options.warps; ++head)
+      gates.push_back(tiles("raw_g" + std::to_string(head)));
+    return gates;
+  }
+  Contents L(int warp, int c) const {
+    return K[(warp + 1) % options.warps].in_place("L" + std::to_string(warp))(c);
+  }
+  Contents g(int head, int warp, int c) const {
+    return raw_g[head][warp].in_place("g" + std::to_string(head) + std::to_string(warp))(c);
+  }
+
+  template <typename Part>
+  static Tiles all(int count, Part part) {
+    Tiles all;
+    for (int i = 0; i < count; ++i) all.push_back(part(i));
+    return all;
+  }
+  Tiles all_of_K(int c) const {
+    return all(options.warps, [&](int warp) { return K[warp](c); });
+  }
+  Tiles all_of_L(int c) const {
+    return all(options.warps, [&](int warp) { return L(warp, c); });
+  }
+  Tiles raw_g_of_head(int head, int c) const {
+    return all(options.warps, [&](int warp) { return raw_g[head][warp](c); });
+  }
+  Tiles g_of_head(int head, int c) const {
+    return all(options.warps, [&](int warp) { return g(head, warp, c); });
+  }
+  Tiles raw_g_by(int warp, int c) const {
+    return all(options.warps, [&](int head) { return raw_g[head][warp](c); });
+  }
+  Tiles g_by(int warp, int c) const {  // that is stored
+    return all(options.heads, [&](int head) { return g(head, warp, c); });
+  }
+
+  int works() const { return static_cast<int>(options.works.size()); }
+  bool is_whole(int c) const { return options.works[c] == 'w'; }
+  int parity(int c) const {  // there are phases of whole chunks alone
+    return std::count(options.works.begin(), options.works.begin() + c, 'w') % 2 == 0 ? 0 : 1;
+  }
+
+  // The end of what was begun is waited for before `next`; or, by mistake, comes behind it.
+  template <typename End, typename Next>
+  void wait_for(Begun what, End end, Next next) const {
+    if (what != options.not_waited_for) end();
+    next();
+    if (what == options.not_waited_for) end();
+  }
+
+  void bring_keys(Role& self, int warp, int c) const {
+    if (warp == options.bringer && c < works() && is_whole(c)) self.copy(all_of_K(c), k_full);
+  }
+  void load_keys(Role& self, int warp, int c) const {
+    self.sync(place_free);
+    self.begin_write({K[warp](c)});
+    wait_for(
+        Begun::keys, [&] { self.end_write({K[warp](c)}); }, [&] { self.sync(keys_there); });
+  }
+  void begin(Role& self, int warp) const {
+    bring_keys(self, warp, 0);
+    self.begin_write(raw_g_by(warp, 0));
+    wait_for(
+        Begun::gates, [&] { self.end_write(raw_g_by(warp, 0)); }, [&] { self.sync(begun); });
+  }
+  void release(Role& self, int warp, int c) const {
+    wait_for(
+        Begun::gates, [&] { self.end_write(raw_g_by(warp, c + 1)); },
+        [&] {
+          if (warp == options.bringer) {
+            self.sync(released);
+          } else {
+            self.arrive(released);
+          }
+        });
+    bring_keys(self, warp, c + 1);
+  }
+  void store(Role& self, int warp, int c) const {
+    self.begin_read({A[warp](c)});
+    if (!is_whole(c)) self.end_read({A[warp](c)});  // by the warp itself
+  }
+  void wait_stored(Role& self, int warp, int c) const {
+    if (c >= 0 && is_whole(c)) self.end_read({A[warp](c)});
+  }
+
+  void work(Role& self, int warp, int c) const {
+    if (c == 0) begin(self, warp);
+    if (is_whole(c)) {
+      self.wait(k_full, parity(c));
+    } else {
+      load_keys(self, warp, c);
+    }
+    self.begin_read(all_of_K(c));  // K Kᵀ
+    self.read(raw_g_of_head(warp, c));
+    self.write(g_of_head(warp, c));
+    if (options.stores_g_early) self.read(g_by(warp, c));
+    wait_for(
+        Begun::products, [&] { self.end_read(all_of_K(c)); }, [&] { self.sync(keys_read); });
+    self.write({L(warp, c)});
+    if (!options.stores_g_early) self.read(g_by(warp, c));
+    self.sync(l_there);
+    // The next gates, behind the last work all 0.
+    const auto begin_gates = [&] { self.begin_write(raw_g_by(warp, c + 1)); };
+    if (warp >= options.heads) {
+      begin_gates();
+      release(self, warp, c);
+      return;
+    }
+    wait_for(
+        Begun::store, [&] { wait_stored(self, warp, c - 1); },
+        [&] { begin_gates(), self.begin_write({A[warp](c)}); });
+    self.begin_read(all_of_L(c));
+    wait_for(
+        Begun::l_read, [&] { self.end_read(all_of_L(c)); }, [&] { release(self, warp, c); });
+    self.end_write({A[warp](c)});
+    store(self, warp, c);
+    if (c + 1 == works()) wait_stored(self, warp, c);
+  }
+};
+
+Protocol preparation(const PreparationOptions& options) {
+  Preparation preparation{options};
+  for (int warp = 0; warp < options.warps; ++warp)
+    preparation.protocol.role("Warp" + std::to_string(warp), preparation.works(),
+                              [&](Role& self, int c) { preparation.work(self, warp, c); });
+  return std::move(preparation.protocol);
+}
+
+TEST(Preparation, IsOrdered) {
+  for (const char* works : {"w", "s", "www", "sss", "sws", "wsw", "wwsw"})
+    for (const int heads : {1, 3, 4})
+      for (const int bringer : {0, 3}) {
+        SCOPED_TRACE(std::string(works) + ", " + std::to_string(heads) + " heads, K by Warp" +
+                     std::to_string(bringer));
+        EXPECT_TRUE(is_ordered(preparation({.works = works, .heads = heads, .bringer = bringer})));
+      }
+}
+
+// A head's g is written on the one side of a barrier of the CTA and read by all warps on the other,
+// which alone orders it; racecheck takes them for hazards. What is stored has another such barrier
+// behind it, and its place is brought anew by the same warp.
+TEST(Preparation, GIsStoredBehindABarrierOfTheCta) {
+  for (const char* works : {"ww", "ss"})
+    EXPECT_TRUE(fails_by(read_before_write, "g10(0), by Warp0(0)",
+                         preparation({.works = works, .stores_g_early = true})));
+}
+
+TEST(Preparation, EveryBarrierIsNeeded) {
+  const auto needs = [](const char* works, const std::string& barrier, const char* role,
+                        FaultKind kind, const std::string& what) {
+    const Protocol protocol = preparation({.works = works});
+    EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
+  };
+  needs("ww", "begun", "", read_before_write, "raw_g01(0), by Warp0(0)");
+  needs("ww", "k_full", "Warp1", read_before_write, "K0(0), by Warp1(0)");
+  needs("ww", "keys_read", "", overwrite_before_read, "K1(0), by Warp0(0)");
+  needs("ww", "l_there", "", read_before_write, "L1(0), by Warp0(0)");
+  needs("ww", "released", "", overwrite_before_read, "L3(0), by Warp0(0)");
+  needs("ww", "released", "Warp0", overwrite_before_read, "L3(0), by Warp0(0)");
+  needs("ww", "released", "Warp3", deadlock,
+        "Warp0(0) at released, Warp1(1) at k_full, Warp2(1) at k_full, Warp3(1) at k_full");
+  needs("ws", "place_free", "", overwrite_before_read, "L2(0), by Warp3(1)");
+  needs("ss", "place_free", "", overwrite_before_read, "L2(0), by Warp3(1)");
+  needs("ss", "keys_there", "", read_before_write, "K1(0), by Warp0(0)");
+}
+
+// A whole chunk's warps have met at `begun` or `released` before they wait for its K, which brings
+// gates of all of them. Those of a short one meet at `place_free` anyway.
+TEST(Preparation, GatesOfShortChunksNeedNoBarrierOfTheirOwn) {
+  EXPECT_TRUE(is_ordered(preparation({.works = "ss"}).without("begun").without("released")));
+  EXPECT_TRUE(is_ordered(preparation({.works = "ws"}).without("released")));
+}
+
+TEST(Preparation, EveryWaitIsNeeded) {
+  const auto needs = [](const char* works, Begun what, FaultKind kind, const std::string& fault) {
+    EXPECT_TRUE(fails_by(kind, fault, preparation({.works = works, .not_waited_for = what})))
+        << works;
+  };
+  needs("ww", Begun::gates, read_before_write, "raw_g01(0), by Warp0(0)");
+  needs("sw", Begun::gates, read_before_write, "raw_g31(1), by Warp3(1)");
+  needs("ss", Begun::keys, read_before_write, "K1(0), by Warp0(0)");
+  needs("ww", Begun::products, overwrite_before_read, "K1(0), by Warp0(0)");
+  needs("ww", Begun::l_read, overwrite_before_read, "L3(0), by Warp0(0)");
+  needs("ww", Begun::store, overwrite_before_read, "A0(0), by Warp0(1)");
+}
+
 }  // namespace
 }  // namespace gdn::protocol
