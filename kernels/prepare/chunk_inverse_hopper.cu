@@ -10,6 +10,8 @@
 //   head; what products take of L, to registers; the next gates have come
 //   ┈ the next K is on its way; A, and A out
 // A head of three passes has no registers for L, and reads it until its A is there.
+// tests/protocol_test.cpp goes through all interleavings of this. What racecheck reports, writes of
+// g by sum_gates against reads by store_gates, has a barrier of the CTA between and is no hazard.
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
