@@ -21,7 +21,7 @@
 // stages as in rung 8.
 //
 // Bytes and cycles: those of rung 8, and those of the warm-up, for which O is not stored, P' not
-// made and Q not loaded: K, V and A are 40 KiB a chunk and head.
+// made and Q not loaded: K, V and A are 38 KiB a chunk and head.
 //
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
@@ -34,6 +34,17 @@
 // would come next is fewer bytes through L2: K and Q once for two heads of a cluster.
 // 64 values win where CTAs are few. Tried and without effect: one operand for S' and O, W faded,
 // with tril(QKᵀ)/γ_C for P'.
+//
+// On one card each, µs by the graph, before and after:
+//   A without the quadrant above its diagonal, 128 values: short_tail_state 17.3, 17.1; chain_equal
+//   20.4, 20.0; parallel_equal 21.3, 20.3; wide_gva_state 140.4, 140.9. Lines of L2 were not short
+//   no loops for ill-conditioned chunks: wide 136.3, 135.7; chain 19.9, 20.1
+//   O not stored: wide 136.2, 128.7; a threshold of −9: wide 136.3, 135.8, chain 19.9, 18.9
+// and tried and lost:
+//   the final state by way of shared memory and the copy engine, and not in 64 stores a thread of
+//   four rows each: short 17.2, 18.1, with 64 values 13.8, 14.2; chain 20.1, 20.5; wide 137.6, 138
+//   K and V of the two likely first chunks to L2 before anything is waited for: core of chain 20.0,
+//   20.5; forward of wide 172.8, 171.1, of chain 27.5, 27.6
 #include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"

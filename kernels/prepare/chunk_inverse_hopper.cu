@@ -15,7 +15,7 @@
 //
 // Of what a chunk and head costs on any device, K by cp.async and ldmatrix is 144 cycles of L1, and
 // A through registers on its way out 168. Here K is 32 as it comes and 64 as wgmma reads it; A is
-// 40, its zeros 24, and 64 as the copy engine reads it: ~530 in all, not ~640, and ~920
+// 40, its zeros 8, and 48 as the copy engine reads it: ~500 in all, not ~640, and ~920
 // instructions, not ~1250, of an ordinary head. Four CTAs are on a multiprocessor, of 56 KiB, all
 // that it has, and 128 registers.
 //
@@ -39,6 +39,11 @@
 //   where a chunk is stays in registers, and L is rounded once: ~980 instructions, with what a CTA
 //   does once
 // At 9,500 to 10,000 cycles a work, and 6,000 to begin and to end, 28 were predicted: 34 came.
+// Then A went out without the quadrant above its diagonal, which is 0 beforehand (variant.hpp): 50
+// MB and not 67. By ncu 34.7 to 36.2 became 32.2 to 32.8, and the whole forward of wide_gva_state
+// 177.7 to 174.3 by the graph; with no A written at all it would be 14 less than at first. Of its
+// time a warp then waits 13 % for the first gates, behind the first K of all CTAs, 5 % for K, and
+// 34 % for shared memory and its queue; DRAM gives 2.9 TB/s.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
