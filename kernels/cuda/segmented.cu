@@ -21,7 +21,7 @@
 // stages as in rung 8.
 //
 // Bytes and cycles: those of rung 8, and those of the warm-up, for which O is not stored, P' not
-// made and Q not loaded: K, V and A are 40 KiB a chunk and head.
+// made and Q not loaded: K, V and A are 38 KiB a chunk and head.
 //
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
