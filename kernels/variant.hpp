@@ -74,7 +74,7 @@ struct Tensors {
   const Chunk* chunks = nullptr;              // [chunks] in token order
   const std::int32_t* first_chunk = nullptr;  // [sequences + 1] first chunk of each sequence
 
-  float* g = nullptr;  // [tokens][value_heads]      prefix sum of max(raw_g, -128) in a chunk
+  float* g = nullptr;  // [tokens][value_heads]  prefix sum of max(raw_g, -128) in a chunk
   // [tokens][value_heads][64]: row r of a chunk has r+1 columns, the rest is 0. Of its first 32
   // rows the columns from 32 on are 0 beforehand, and nobody need write them.
   BFloat16* A = nullptr;

@@ -5,7 +5,7 @@
 // Knobs: segments a sequence: 1, exact; auto, as many as make one wave; threshold; value_width.
 //
 // Bytes a chunk and head, with 128 values: V and O 16 KiB each, Q and K 32 once a query head; rung
-// 9's core reads 8 more for A, which the preparation has written before.
+// 9's core reads 6 more for A, which the preparation has written before.
 // Cycles of a Make group for a chunk: KKᵀ 350, N 250, D 350, nine block products of three mma.sync
 // and what splits them ~900 on the busiest warp, Q Kᵀ and P' 600, barriers 100: some 2,500, and
 // what its products wait for those of State, which a prototype saw cost 1,100.

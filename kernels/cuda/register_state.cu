@@ -8,8 +8,8 @@
 // P' for itself; stages of the ring of inputs; form, w for the U/W form, or x for the X form, whose
 // chain is shorter and whose tensor cores have more to do (x_chain.cuh).
 //
-// Bytes a chunk and head, with 128 values: A 6 KiB, V 16, O 16, and Q and K 32 once a query head:
-// 93 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
+// Bytes a chunk and head, with 128 values: A 6 KiB, without the quadrant above its diagonal, V 16,
+// O 16, and Q and K 32 once a query head: 93 µs at 4.3 TB/s for 8192 tokens and 16/64 heads.
 // Predicted: the tensor cores take 32 cycles for a step of 16 of 64 × 64, one warpgroup 42, or 74
 // for 64 × 128. With 64 values there is one chain: K S 336, Q S 336 with R rounded beside it, A R
 // 168, W rounded ~150, S' 296, W P' 168 and ~200 beside it: ~1490, 0.85 µs at 1.75 GHz. With 128

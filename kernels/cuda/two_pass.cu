@@ -8,7 +8,7 @@
 // launch alone, as transitions always have 128 columns a CTA; threshold, `none`: nothing is ever
 // dropped, −12: a segment warms up as in rung 9 where that takes few chunks (Plan::reach).
 //
-// Bytes, beside those of rung 8: for transitions K and A, 24 KiB a chunk and head for each of N and
+// Bytes, beside those of rung 8: for transitions K and A, 22 KiB a chunk and head for each of N and
 // M, and V once; for a boundary and head 32 KiB of M, written once and read by two CTAs, and 34 of
 // N, then S. Behind the first group M is read by two CTAs more, and what they make of it is written
 // once; outputs then read 32 KiB of M and 17 of N for each step.

@@ -543,9 +543,9 @@ struct Outputs : TwoPassChain<width, stages> {
   using typename Common::Arguments;
   static constexpr const char* name = "two_pass_outputs";
   static constexpr bool waits_itself = true;
-  // Places of inputs that are M's before: the first inputs come beside these.
+  // Places of inputs that are M's before: the first inputs come beside these. What is 0 in A stays.
   static constexpr int places = stages - 1;
-  static_assert(sizeof(TransitionTile) <= sizeof(typename Base::Input));
+  static_assert(sizeof(TransitionTile) <= offsetof(typename Base::Input, A));
 
   struct Shared : Base::Shared {
     Part part;

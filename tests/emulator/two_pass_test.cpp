@@ -1,9 +1,14 @@
 // Rung 10 on the emulator, against the fp64 recurrence.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
 
 #include "kernels/cpu/cpu.hpp"
+#include "kernels/cuda/makespan.hpp"
 #include "kernels/cuda/rungs.hpp"
 #include "kernels/cuda/two_pass_plan.hpp"
 #include "tests/emulator/emulator.hpp"
@@ -118,6 +123,21 @@ TEST_P(EmulatedTwoPass, AnyOrderGivesTheSameBits) {
 }
 
 // ---- the plan
+
+// As if each CTA by itself went to the processor that is free first.
+TEST(Makespan, OfEqualCtasAtOnceIsThatOfOneAfterTheOther) {
+  std::mt19937 random(1);
+  for (const int count : {1, 2, 7, 132}) {
+    Processors processors(count);
+    std::vector<std::int64_t> free_at(count);
+    for (int i = 0; i < 200; ++i) {
+      const int ctas = static_cast<int>(random() % 400), time = static_cast<int>(random() % 1000);
+      processors.add(ctas, time);
+      for (int cta = 0; cta < ctas; ++cta) *std::ranges::min_element(free_at) += time;
+      ASSERT_EQ(processors.all_free(), std::ranges::max(free_at)) << ctas << " more on " << count;
+    }
+  }
+}
 
 TEST(TwoPassPlan, CutsEverySequenceIntoEqualParts) {
   const Problem problem = problem_of({200 * 64, 0, 1, 7 * 64}, 1, 1, false);
