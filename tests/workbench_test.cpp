@@ -166,6 +166,32 @@ TEST(Workbench, EachLookAtAStandTellsItsFlags) {
   EXPECT_EQ(bench.settle(first, true).flags, (Flags{"gate_expired", "throttled"}));
 }
 
+// Who prepares finds of A what is 0 beforehand (variant.hpp), and nothing else.
+TEST(Workbench, OfAOnlyTheQuadrantAboveTheDiagonalIsThereBeforehand) {
+  int looks = 0;
+  Variant variant{.name = "looks", .idea = "", .target = Target::cpu, .scopes = {Scope::forward}};
+  variant.instances = {{.setup = [&](const Problem& problem, const Tensors& x, void*) {
+    return [&looks, problem, x](Stream) {
+      ++looks;
+      const int heads = problem.value_heads;
+      for (const Chunk& chunk : problem.chunks())
+        for (int i = 0; i < chunk.length * heads * chunk_tokens; ++i) {
+          const int row = i / chunk_tokens / heads, column = i % chunk_tokens;
+          const bool is_zero = row < 32 && column >= 32;
+          ASSERT_EQ(x.A[chunk.token * heads * chunk_tokens + i].bits, is_zero ? 0 : 0xFFFF)
+              << "token " << chunk.token + row << ", column " << column;
+        }
+    };
+  }}};
+  OtherTimers backend;
+  Case c;
+  c.problem = test::problem_of({70, 0, 40, 128, 3}, 1, 2, false);
+  Workbench bench(backend, c, nullptr);
+  bench.measure(
+      {.variant = &variant, .instance = &variant.instances.front(), .scope = Scope::forward});
+  EXPECT_GT(looks, 0);
+}
+
 // A fault seen elsewhere: the flush of the cache is counted inside the timed window.
 // A fault seen elsewhere: hot runs disturb cold ones.
 // The launch does nothing and the flush writes megabytes, which is thousands of times longer: what
