@@ -44,7 +44,7 @@
 // groups of 4, in 56 CTAs, and up to 3 in outputs. long_low_gva had 6, and has 2 and up to 2. Those
 // CTAs of outputs that begin with the scan's end are those of the first segments, which take no
 // step. Predicted: a step in outputs 0.8 µs, 0.5 for inputs that wait for the last, 37 and 162.5 in
-// all. Measured, in a graph: 43.0 and 169.0 (weak-gates.json; 160.7 with 128), a step about 1.5.
+// all. Measured, in a graph: 43.2 and 171.8 (weak-gates.json; 162.5 with 128), a step about 1.5.
 // What would help further: a third place for M in outputs, of 64 values; more CTAs a head, of 32
 // values, with M as left operand.
 //
