@@ -12,6 +12,7 @@
 
 #include "src/error.hpp"
 #include "src/report/json_field.hpp"
+#include "src/report/json_text.hpp"
 #include "src/wisdom.hpp"
 
 namespace gdn {
@@ -19,6 +20,9 @@ namespace {
 
 constexpr std::array statuses = {Status::passed, Status::incorrect, Status::failed,
                                  Status::skipped};
+
+constexpr JsonKind record_file = {.name = "a tuning record",
+                                  .when_cut = "give the file that `tune --record` wrote"};
 
 std::string line_of(const Json& json) { return dump(json) + '\n'; }
 
@@ -427,20 +431,16 @@ TuningRecord read_record(const std::string& path) {
   constexpr std::size_t most_bytes = std::size_t{1} << 30;
   const std::string text = read_text(path, most_bytes, "the record of a `tune --record`");
   TuningRecord record;
-  int line_number = 0;
+  std::size_t line_number = 0;
   for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     ++line_number;
     const std::string_view line(text.data() + at, end - at);
+    const Json json = parse_json(line, path, record_file, line_number);
     try {
-      const Json json = Json::parse(line);
       if (line_number == 1)
         read_header(Field(json), record);
       else
         read_line(Field(json), record);
-    } catch (const Json::exception& e) {
-      throw UserError(fmt::format(
-          "{}:{}: not a line of a record; give the file that `tune --record` wrote ({})", path,
-          line_number, e.what()));
     } catch (const UserError& e) {
       throw UserError(fmt::format("{}:{}: {}; give the file that `tune --record` wrote", path,
                                   line_number, e.what()));

@@ -277,7 +277,10 @@ TEST(Record, IsReadStrictly) {
       "r.jsonl:1: measured_at: a time like");
   expect_refused([&] { read(""); }, "has no whole line");
   expect_refused([&] { read(header); }, "has no whole line");
-  expect_refused([&] { read("nonsense\n"); }, "r.jsonl:1: not a line of a record");
+  expect_refused([&] { read("nonsense\n"); }, "r.jsonl:1:2: not JSON");
+  const std::string deep = "{\"finished\":{\"a\":" + std::string(100'000, '[');
+  expect_refused([&] { read(header + "\n" + deep + std::string(100'000, ']') + "}}\n"); },
+                 "nested too deeply");
   expect_refused(
       [&] {
         read(R"({"schema":"gdnbench/1"})"
