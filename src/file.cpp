@@ -169,6 +169,19 @@ void deliver(const std::string& path, std::string_view text) {
     write_file(path, text);
 }
 
+void try_each(std::initializer_list<std::function<void()>> deliveries) {
+  std::string wrong;
+  for (const std::function<void()>& delivery : deliveries) {
+    try {
+      delivery();
+    } catch (const UserError& error) {
+      if (!wrong.empty()) wrong += '\n';
+      wrong += error.what();
+    }
+  }
+  if (!wrong.empty()) throw UserError(wrong);
+}
+
 std::string read_text(const std::string& path, std::size_t most_bytes, const std::string& wanted) {
   const auto fail = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}", path, what));

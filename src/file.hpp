@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +46,9 @@ bool is_standard_output(const std::string& path);  // "-", /dev/stdout, and what
 bool keeps_bytes(const std::string& path);
 // To a file or standard output; nowhere when the path is "".
 void deliver(const std::string& path, std::string_view text);
+// Of several deliveries, each is tried, whatever became of those before; then all that was wrong is
+// thrown.
+void try_each(std::initializer_list<std::function<void()>> deliveries);
 
 // The bytes of a file or a pipe. `wanted` is what errors tell to give: "a result file".
 std::string read_text(const std::string& path, std::size_t most_bytes, const std::string& wanted);

@@ -324,18 +324,22 @@ int run(const RunOptions& given) {
   std::FILE* const tables = std::ranges::any_of(outputs, is_standard_output) ? stderr : stdout;
   measure_rows(meter, plan, options.rounds, report, journal, tables);
 
-  if (journal) journal->finish();
-  try {
-    deliver(options.json, json(report));
-  } catch (const UserError& e) {
-    if (!journal) throw;
-    throw UserError(
-        fmt::format("{}\nthe results are whole in {}; once there is room, this writes them: "
-                    "gdnbench run --resume {}",
-                    e.what(), kept, shell_quoted(kept)));
-  }
-  deliver(options.csv, csv(report));
-  deliver(options.markdown, markdown(report));
+  // Not finished before the results are where they were asked for: a finished journal makes way for
+  // that of the next run.
+  const auto deliver_json = [&] {
+    try {
+      deliver(options.json, json(report));
+    } catch (const UserError& e) {
+      if (!journal) throw;
+      throw UserError(
+          fmt::format("{}\nthe results are whole in {}; once there is room, this writes them: "
+                      "gdnbench run --resume {}",
+                      e.what(), kept, shell_quoted(kept)));
+    }
+    if (journal) journal->finish();
+  };
+  try_each({deliver_json, [&] { deliver(options.csv, csv(report)); },
+            [&] { deliver(options.markdown, markdown(report)); }});
   if (options.lab_score) print(tables, lab_summary(report));
   return static_cast<int>(exit_of(report));
 }

@@ -48,7 +48,7 @@ void require_sound(const RunOptions& options, const std::string& journal) {
   const auto require = [&](bool sound, const char* what) {
     if (!sound)
       throw UserError(
-          fmt::format("--resume {}: {} cannot have been asked for; start anew", journal, what));
+          fmt::format("{}:1: {} cannot have been asked for; start anew", journal, what));
   };
   const WorkerOptions& worker = options.worker;
   require(options.rounds >= 1 && options.rounds <= 100, "its number of rounds");
@@ -137,9 +137,8 @@ RunOptions recalled(const RunOptions& given, const Json& record) {
     record.at("timeout_s").get_to(worker.sampling.timeout_s);
     record.at("deadline_s").get_to(worker.deadline_s);
   } catch (const Json::exception& e) {
-    throw UserError(
-        fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
-                    given.resume, e.what()));
+    throw UserError(fmt::format("{}:1: what it was asked for cannot be read ({}); start anew",
+                                given.resume, e.what()));
   }
   require_sound(options, given.resume);
   return options;

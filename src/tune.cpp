@@ -84,14 +84,12 @@ TuneOptions recalled(const TuneOptions& given, const Json& record) {
     record.at("shard").at(1).get_to(options.shards);
     record.at("devices").get_to(options.devices);
   } catch (const Json::exception& e) {
-    throw UserError(
-        fmt::format("--resume {}: what it was asked for cannot be read ({}); start anew",
-                    given.measured.resume, e.what()));
+    throw UserError(fmt::format("{}:1: what it was asked for cannot be read ({}); start anew",
+                                given.measured.resume, e.what()));
   }
   if (options.shard < 1 || options.shard > options.shards || options.devices.empty())
-    throw UserError(
-        fmt::format("--resume {}: its shard or devices cannot have been asked for; start anew",
-                    given.measured.resume));
+    throw UserError(fmt::format("{}:1: its shard or devices cannot have been asked for; start anew",
+                                given.measured.resume));
   return options;
 }
 
@@ -285,8 +283,8 @@ void keep(const TunedProblem& tuned, const TuneOptions& options, const Json& fin
 
 int deliver_all(const TuneOptions& options, const Json& fingerprint, const Json& record,
                 const std::vector<TunedProblem>& tuned, std::FILE* tables) {
-  deliver(options.measured.json, json(fingerprint, record, tuned));
-  deliver(options.t4, t4(tuned, utc_now()));
+  try_each({[&] { deliver(options.measured.json, json(fingerprint, record, tuned)); },
+            [&] { deliver(options.t4, t4(tuned, utc_now())); }});
   print(tables, next_step(options, tuned) + "\n");
   return static_cast<int>(exit_of(tuned));
 }
@@ -357,6 +355,10 @@ std::optional<double> regret_of(const RecordedProblem& recorded, const Ids& cand
 
 int replay(const TuneOptions& given) {
   const TuningRecord record = read_record(given.replay);
+  if (record.problems.empty())
+    throw UserError(fmt::format(
+        "--replay {}: it has no answer yet; measure some with: gdnbench tune --resume {}",
+        given.replay, shell_quoted(given.replay)));
   TuneOptions options = given;
   RunOptions of_record = given.measured;
   of_record.resume = given.replay;  // what errors name

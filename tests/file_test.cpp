@@ -299,6 +299,35 @@ TEST(Resume, AFinishedJournalStaysAsItIs) {
   EXPECT_EQ(read_file(folder / "r.json.jsonl"), journal);
 }
 
+// The measuring lasts until long after the folder of the results is gone.
+TEST(Resume, AJournalWhoseResultsWereNotWrittenIsNotOverwritten) {
+  Folder folder;
+  fs::create_directory(folder / "away");
+  fs::create_symlink("away/r.json", folder / "r.json");
+  const test::Words arguments =
+      run_arguments({"--case", "edge_lengths:tokens=1", "--scope", "core", "--variant",
+                     "recurrent,hangs", "--deadline", test::deadline_s, "--json", "r.json"});
+  Process process(folder, faulty_tool, arguments);
+  wait_for_line(folder / "r.json.jsonl");
+  fs::remove(folder / "away");
+  expect_refused(process.wait(), "the results are whole in r.json.jsonl");
+  const std::string journal = read_file(folder / "r.json.jsonl");
+
+  fs::create_directory(folder / "away");
+  expect_refused(run_program(folder, faulty_tool, arguments), "go on with --resume r.json.jsonl");
+  EXPECT_EQ(read_file(folder / "r.json.jsonl"), journal);
+  EXPECT_EQ(run_program(folder, faulty_tool, {"run", "--resume", "r.json.jsonl"}).exit_code, 2);
+  EXPECT_EQ(read_report(folder / "away/r.json").rows.size(), 2u);
+  EXPECT_TRUE(read_journal(folder / "r.json.jsonl").finished);
+}
+
+TEST(Files, OneThatCannotBeWrittenCostsNoOther) {
+  Folder folder;
+  expect_refused(run_shell(folder, "$RUN --csv /dev/full --markdown r.md"),
+                 "/dev/full: cannot be written");
+  EXPECT_HAS(read_file(folder / "r.md"), "chunked");
+}
+
 TEST(Streams, AFullStandardOutputIsAnError) {
   Folder folder;
   ASSERT_EQ(run_shell(folder, "$RUN --json r.json").exit_code, 0);
@@ -466,6 +495,7 @@ TEST(Usage, EveryRefusalNamesWhatWasTypedAndTheRemedy) {
   const std::string component(300, 'x');
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"mkdir d && cd d && rmdir ../d && $RUN --json r.json", "r.json: "},
+           {"OMP_NUM_THREADS=100000 $RUN", "OMP_NUM_THREADS: 100000 threads"},
            {"$RUN --json " + component, "File name too long"},
            {"$RUN --dump " + component, "File name too long"},
            {"GDNBENCH_CASES=" + component + " $RUN", "no such folder"},

@@ -376,6 +376,14 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
       folder, tool, {"tune", "--replay", "r.jsonl", "--strategy", "random", "--max-evals", "1"});
   EXPECT_HAS(limited.out, "1 of 3 candidates evaluated");
   EXPECT_HAS(limited.out, "ended by --max-evals");
+  write_text(folder / "begun.jsonl", test::first_lines(read_file(folder / "r.jsonl"), 1));
+  test::expect_refused(run_program(folder, tool, {"tune", "--replay", "begun.jsonl"}),
+                       "--replay begun.jsonl: it has no answer yet");
+  std::string header = test::first_lines(read_file(folder / "r.jsonl"), 2);
+  header.replace(header.find("\"deadline_s\""), 12, "\"deadline\"");
+  write_text(folder / "edited.jsonl", header);
+  test::expect_refused(run_program(folder, tool, {"tune", "--replay", "edited.jsonl"}),
+                       "gdnbench: edited.jsonl:1: what it was asked for cannot be read");
 }
 
 // What a merge makes of several headers names its candidates in an order of its own.
