@@ -60,6 +60,11 @@ class Library {
     if (known.empty() || known.back() != draft.file->name) known.push_back(draft.file->name);
   }
   for (const Draft& draft : drafts) known.push_back(draft.id);
+  if (known.empty())
+    throw UserError(
+        fmt::format("{}: has no case in it; put case files there, or set "
+                    "GDNBENCH_CASES to the folder of them",
+                    case_folder().string()));
   const std::string guess = did_you_mean(selector, known);
   throw UserError(fmt::format("--case {}: no case of that name in {}{}", selector,
                               case_folder().string(),

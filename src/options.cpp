@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <revision.hpp>
 #include <set>
@@ -57,6 +58,20 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
+CLI::Validator device_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const std::optional<std::uint64_t> number = whole_number(text);
+        const bool fits = number && *number <= std::numeric_limits<int>::max();
+        return fits ? ""
+                    : fmt::format(
+                          "{} is not the number of a device; `gdnbench list devices` shows "
+                          "them",
+                          excerpt(text));
+      },
+      "");
+}
+
 void add_seed(CLI::App& command, std::uint64_t& seed, const char* meaning) {
   const auto read = [&seed](const std::string& text) {
     const std::optional<std::uint64_t> number = whole_number(text);
@@ -103,7 +118,7 @@ void add_backend(CLI::App& command, BackendOptions& backend) {
 void add_backend_options(CLI::App& command, BackendOptions& backend) {
   add_backend(command, backend);
   command.add_option("-d,--device", backend.device, "Number of the device, as nvidia-smi counts")
-      ->check(CLI::NonNegativeNumber)
+      ->check(device_number())
       ->capture_default_str();
 }
 
@@ -321,7 +336,7 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
   tune.add_option("-d,--device", options.devices,
                   "Numbers of devices of one kind, e.g. 0,1,2,3: each takes the next problem")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(device_number())
       ->type_name("N")
       ->capture_default_str();
   add_timer_options(tune, measured.worker.backend);

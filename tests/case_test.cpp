@@ -455,6 +455,10 @@ TEST_F(CaseFiles, OverridesOnlyWhatIsSelected) {
 }
 
 TEST_F(CaseFiles, RefusesSelectorsThatSelectNothing) {
+  EXPECT_EQ(refusal_of_selecting({"*"}),
+            folder_.string() +
+                ": has no case in it; put case files there, or set GDNBENCH_CASES "
+                "to the folder of them");
   write_two_files();
   EXPECT_EQ(refusal_of_selecting({"ome"}),
             "--case ome: no case of that name in " + folder_.string() + "; did you mean \"one\"?");
