@@ -38,6 +38,11 @@ std::string refuse_empty(const std::string& path) {
   return path.empty() ? "an empty path; leave the option out, or give a name" : "";
 }
 
+// What is empty would count as not given: of a variable that a script has not set.
+std::string refuse_empty_word(const std::string& word) {
+  return word.empty() ? "an empty word; leave the option out, or give a value" : "";
+}
+
 CLI::Validator number_between(double low, double high) {
   const std::string range = fmt::format("{:g} … {:g}", low, high);
   return CLI::Validator(
@@ -106,6 +111,7 @@ void add_selection(CLI::App& command, CaseSelection& cases, Raw& raw) {
 void add_case_options(CLI::App& command, CaseSelection& cases, Raw& raw) {
   add_selection(command, cases, raw);
   command.add_option("--seed", raw.seed, "Seed of the inputs: short for --set seed=N")
+      ->check(refuse_empty_word)
       ->type_name("N");
 }
 
@@ -210,6 +216,7 @@ void add_ab(CLI::App& app, RunOptions& options, Raw& raw) {
   add_selection(ab, options.cases, raw);
   ab.add_option("-a,--a", against.variant, "The instance to compare with, by its id or a glob")
       ->required()
+      ->check(refuse_empty_word)
       ->type_name("ID");
   ab.add_option("-b,--b", options.variants, "The instance, or several, each by itself against A")
       ->required()
@@ -320,6 +327,7 @@ void add_tune(CLI::App& app, TuneOptions& options, Raw& raw) {
       ->type_name("S");
   add_seed(tune, options.seed, "Seed of the search (of the inputs: --set seed=N)");
   tune.add_option("--shard", raw.shard, "Take problems I, I + N, I + 2N, … alone")
+      ->check(refuse_empty_word)
       ->type_name("I/N");
   tune.add_flag(
       "--dry-run", options.dry_run,
@@ -378,8 +386,12 @@ void add_inputs(CLI::App& app, InputsOptions& options, Raw& raw) {
 void add_compare(CLI::App& app, CompareCommand& command) {
   CLI::App& compare =
       *app.add_subcommand("compare", "Compare two result files: is HEAD slower than BASE?");
-  compare.add_option("BASE", command.base, "Results of `gdnbench run --json`")->required();
-  compare.add_option("HEAD", command.head, "Results of `gdnbench run --json`")->required();
+  compare.add_option("BASE", command.base, "Results of `gdnbench run --json`")
+      ->required()
+      ->check(refuse_empty);
+  compare.add_option("HEAD", command.head, "Results of `gdnbench run --json`")
+      ->required()
+      ->check(refuse_empty);
   compare
       .add_option("--threshold", command.options.threshold_percent,
                   "Per cent by which a median may change")
@@ -406,7 +418,7 @@ void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
       ->delimiter(',')
       ->type_name("GLOB");
   add_exact(profile, options.exact, "--variant");
-  profile.add_option("--scope", raw.what, "core (default) or forward");
+  profile.add_option("--scope", raw.what, "core (default) or forward")->check(refuse_empty_word);
   profile.add_option("-n,--iterations", options.iterations, "Launches in the marked range")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -421,7 +433,8 @@ void add_profile(CLI::App& app, ProfileOptions& options, Raw& raw) {
 void add_report(CLI::App& app, ReportCommand& command, Raw& raw) {
   CLI::App& report = *app.add_subcommand("report", "Show a result file again, or put it elsewhere");
   report.add_option("FILE", command.file, "Results or journal of `gdnbench run --json`")
-      ->required();
+      ->required()
+      ->check(refuse_empty);
   add_path(report, "--csv", command.csv, "Write it as CSV; - is standard output");
   add_path(report, "--markdown", command.markdown, "Write it as Markdown");
   add_path(report, "--ladder", command.ladder,

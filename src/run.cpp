@@ -185,6 +185,9 @@ std::vector<std::string> outputs_of(const RunOptions& options) {
 }
 
 void require_outputs_of(const RunOptions& options) {
+  // They go to workers before they are recorded.
+  for (const std::string& path : {options.worker.inputs_file, options.worker.dump_folder})
+    recorded_path(path);
   std::vector<NamedPath> inputs = {{"--inputs", options.worker.inputs_file},
                                    {"--wisdom", options.wisdom}};
   if (options.worker.inputs_file.empty())

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "kernels/prepare/hash.hpp"
 #include "src/error.hpp"
 #include "src/file.hpp"
@@ -12,10 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string absolute_or_none(const std::string& path) {
-  return path.empty() ? "" : absolute_path(path);
-}
-
 std::string hash_of_file(const std::string& path) {
   const SafeTensorsFile file(path);
   return fmt::format("inputs {:016x}", hash_bytes(file.bytes().data(), file.bytes().size()));
@@ -24,7 +22,7 @@ std::string hash_of_file(const std::string& path) {
 Json of_pairs(const AgainstOptions& against) {
   if (!against.wanted()) return {};
   return {{"variant", against.variant},
-          {"program", absolute_or_none(against.program)},
+          {"program", recorded_path(against.program)},
           {"difference_percent", against.plan.difference_percent},
           {"timeout_s", against.plan.timeout_s},
           {"min_pairs", against.plan.min_pairs},
@@ -64,11 +62,23 @@ void require_sound(const RunOptions& options, const std::string& journal) {
 
 }  // namespace
 
+std::string recorded_path(const std::string& path) {
+  if (path.empty()) return "";
+  const std::string whole = absolute_path(path);
+  try {
+    std::ignore = Json(whole).dump();
+  } catch (const Json::exception&) {
+    throw UserError(
+        fmt::format("{}: its path is not UTF-8, as records are; rename what is not", path));
+  }
+  return whole;
+}
+
 Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
   const WorkerOptions& worker = options.worker;
   Json selectors = Json::array();
   for (const std::string& selector : options.cases.selectors)
-    selectors.push_back(is_case_file(selector) ? absolute_path(selector) : selector);
+    selectors.push_back(is_case_file(selector) ? recorded_path(selector) : selector);
   Json meant = Json::object();
   for (const Case& c : cases)
     meant[c.name] = worker.inputs_file.empty() ? to_yaml(c) : hash_of_file(worker.inputs_file);
@@ -82,7 +92,7 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"cases", meant},
           {"set", overrides},
           {"variant", options.variants},
-          {"wisdom", absolute_or_none(options.wisdom)},
+          {"wisdom", recorded_path(options.wisdom)},
           {"strict", options.strict},
           {"exact", options.exact},
           {"scope", scopes},
@@ -92,8 +102,8 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"timer", worker.backend.timer},
           {"schedule", worker.backend.schedule},
           {"batch", worker.backend.batch},
-          {"inputs", absolute_or_none(worker.inputs_file)},
-          {"dump", absolute_or_none(worker.dump_folder)},
+          {"inputs", recorded_path(worker.inputs_file)},
+          {"dump", recorded_path(worker.dump_folder)},
           {"rounds", options.rounds},
           {"against", of_pairs(options.against)},
           {"lab_score", options.lab_score},

@@ -58,7 +58,7 @@ std::string title_of(const TuningProblem& problem) {
 // What the record keeps of what was asked for: --resume needs nothing else.
 Json record_of(const TuneOptions& options, const std::vector<Case>& cases, const Ids& candidates) {
   Json json = record_of(options.measured, cases);
-  json["space"] = options.space.empty() ? "" : absolute_path(options.space);
+  json["space"] = recorded_path(options.space);
   json["candidates"] = candidates;
   json["strategy"] = name_of(options.strategy);
   json["search_seed"] = options.seed;

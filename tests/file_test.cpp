@@ -495,6 +495,10 @@ TEST(Usage, EveryRefusalNamesWhatWasTypedAndTheRemedy) {
   const std::string component(300, 'x');
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"mkdir d && cd d && rmdir ../d && $RUN --json r.json", "r.json: "},
+           {"n=$(printf 'x\\377.yaml'); cp self.yaml $n; $T run --backend cpu --case ./$n",
+            "not UTF-8"},
+           {"n=$(printf 'x\\377'); cp self.yaml $n; $T run --backend cpu --inputs $n", "not UTF-8"},
+           {"$RUN --dump $(printf 'x\\377')", "not UTF-8"},
            {"OMP_NUM_THREADS=100000 $RUN", "OMP_NUM_THREADS: 100000 threads"},
            {"$RUN --json " + component, "File name too long"},
            {"$RUN --dump " + component, "File name too long"},
