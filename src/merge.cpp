@@ -149,6 +149,7 @@ Json problem_of_line(const Field& line) {
 Record parse_record(const NamedText& file) {
   Record record;
   std::map<Json, std::size_t> places;
+  std::map<std::pair<std::size_t, std::string>, std::size_t> samples;  // by problem and candidate
   const std::string_view text = file.text;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -176,6 +177,10 @@ Record parse_record(const NamedText& file) {
       const auto [place, is_new] = places.emplace(problem, record.problems.size());
       if (is_new) record.problems.push_back({std::move(problem), "", number});
       record.problems[place->second].lines += line;
+      if (!field["candidate"].given()) return;
+      std::size_t& before = samples[{place->second, field["candidate"].text()}];
+      require_next(field["first"], before);
+      before += field["samples_s"].items().size();
     });
   }
   if (number == 0) throw UserError(file.path + ": its header is cut off; take a whole copy");

@@ -16,6 +16,13 @@
 #include "src/wisdom.hpp"
 
 namespace gdn {
+
+void require_next(const Field& first, std::size_t before) {
+  if (first.count<std::size_t>() == before) return;
+  first.refuse(fmt::format(
+      "{} is wanted, as many samples as stand before it; an answer is missing or stands twice",
+      before));
+}
 namespace {
 
 constexpr std::array statuses = {Status::passed, Status::incorrect, Status::failed,
@@ -126,12 +133,7 @@ void read_line(const Field& line, TuningRecord& record) {
     return;
   }
   Answer answer = answer_from(line);
-  const std::size_t before = samples_of(problem, answer.candidate);
-  if (answer.first != before)
-    line["first"].refuse(
-        fmt::format("{} is wanted, as many samples as stand before it; an answer "
-                    "is missing or stands twice",
-                    before));
+  require_next(line["first"], samples_of(problem, answer.candidate));
   problem.answers.push_back(std::move(answer));
 }
 

@@ -29,6 +29,8 @@
 
 namespace gdn {
 
+class Field;
+
 inline constexpr const char* record_schema = "gdnbench-record/1";
 
 // What one search is about.
@@ -54,6 +56,10 @@ struct Answer {
   double setup_s = 0, sampling_s = 0;
   double seconds = 0;  // all that the answer cost: also laying the problem out, and the last check
 };
+
+// Of an answer's line, `first`: throws UserError where another number of its candidate's samples
+// stands before it.
+void require_next(const Field& first, std::size_t before);
 
 // A call of pair(). Where there are no pairs, `lost` has who failed meanwhile.
 struct Meeting {

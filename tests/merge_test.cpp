@@ -87,6 +87,15 @@ TEST(MergeRecords, ShardsAreTheWhole) {
   EXPECT_EQ(merged({file("record.jsonl"), two}, false), file("record.jsonl").text);
 }
 
+TEST(MergeRecords, AnAnswerThatStandsTwiceIsRefused) {
+  const std::string all = file("record-1.jsonl").text;
+  const std::size_t begin = all.find('\n') + 1, end = all.find('\n', begin) + 1;
+  const std::string twice = all.substr(0, end) + all.substr(begin);
+  const std::string said = refusal({text("twice.jsonl", twice), file("record-2.jsonl")});
+  EXPECT_TRUE(said.starts_with("twice.jsonl:3: ")) << said;
+  EXPECT_NE(said.find("stands twice"), std::string::npos) << said;
+}
+
 // A record whose search was asked for something else.
 NamedText asked(const std::string& name, const json& changes) {
   const std::string all = file(name).text;
