@@ -23,6 +23,7 @@ void require_next(const Field& first, std::size_t before) {
       "{} is wanted, as many samples as stand before it; an answer is missing or stands twice",
       before));
 }
+
 namespace {
 
 constexpr std::array statuses = {Status::passed, Status::incorrect, Status::failed,

@@ -158,7 +158,7 @@ std::string id_of(const Dispatch& choice) { return variant_id(*choice.variant, *
 // Those that the model deals out as `id`, it among them: they make the same launches, as
 // segments=auto does where it comes to a number, and two_pass where it cuts nothing. Between them
 // there is the card alone, which throttles for power: on wide_gva_state segments=auto and 2 of
-// rung 9, of 128 values, are 143.5 and 153.6 µs in the record, 144.1 and 144.6 in ladder.json.
+// rung 9, of 128 values, are 140.1 and 152.6 µs in the record, 141.0 and 141.6 in ladder.json.
 std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::string& id,
                                const Case& c, Scope scope) {
   std::map<std::string, std::vector<std::tuple<const Cost*, double, double>>> works;
