@@ -15,6 +15,7 @@
 #include "src/error.hpp"
 #include "src/reference.hpp"
 #include "src/statistics.hpp"
+#include "src/threads.hpp"
 
 namespace gdn {
 namespace {
@@ -88,13 +89,7 @@ class CpuBackend : public Backend {
                       options.device));
     if (options.timer == "cupti")
       throw UserError("--timer cupti: the CPU backend has only the clock; leave --timer out");
-    // Where it cannot have them, the library of OpenMP ends the process by itself.
-    constexpr int most_threads = 4096;
-    if (omp_get_max_threads() > most_threads)
-      throw UserError(
-          fmt::format("OMP_NUM_THREADS: {} threads are more than {}; set it to the number of "
-                      "cores, or leave it unset",
-                      omp_get_max_threads(), most_threads));
+    require_threads();
     device_.target = Target::cpu;
     device_.name = processor_name();
     device_.processors = omp_get_max_threads();

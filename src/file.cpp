@@ -20,23 +20,48 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that is there only until it is renamed.
+void close_whole(Descriptor& file, const std::string& path) {
+  if (::close(file.release()) != 0 && errno != EINTR) fail_writing(path, errno);
+}
+
+// A file in a folder that becomes another one when it is whole. Until then it has no name, so that
+// no end of the process leaves it there; where a file system has no such files, it has one.
 class Temporary {
  public:
-  explicit Temporary(std::string path) : path_(std::move(path)) {}
+  // Not named after what it becomes, because that name may be as long as names can be.
+  explicit Temporary(const fs::path& folder)
+      : path_(folder / fmt::format(".gdnbench.{}.partial", ::getpid())),
+        file_(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666)) {
+    if (file_.get() >= 0 && ::access(own_link().c_str(), F_OK) == 0) return;
+    has_name_ = true;
+    file_ = Descriptor(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
-    if (!path_.empty()) ::unlink(path_.c_str());
+    if (has_name_) ::unlink(path_.c_str());
   }
-  const std::string& path() const { return path_; }
+  int file() const { return file_.get(); }
   void become(const fs::path& target, const std::string& named) {
+    if (!has_name_) take_name(named);
+    close_whole(file_, named);
     if (::rename(path_.c_str(), target.c_str()) != 0) fail_writing(named, errno);
-    path_.clear();
+    has_name_ = false;
   }
 
  private:
+  std::string own_link() const { return fmt::format("/proc/self/fd/{}", file_.get()); }
+  void take_name(const std::string& named) {
+    ::unlink(path_.c_str());  // what another process of this number may have left
+    if (::linkat(AT_FDCWD, own_link().c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      fail_writing(named, errno);
+    has_name_ = true;
+  }
+
   std::string path_;
+  Descriptor file_;
+  bool has_name_ = false;
 };
 
 // Nothing where there is no such file. Throws where it cannot be known.
@@ -87,10 +112,6 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return resolved(a) == resolved(b) || fs::equivalent(a, b, error);
 }
 
-void close_whole(Descriptor& file, const std::string& path) {
-  if (::close(file.release()) != 0 && errno != EINTR) fail_writing(path, errno);
-}
-
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -128,17 +149,12 @@ void write_file(const std::string& path, std::span<const std::string_view> parts
   }
   if (status) require_permission(path, *status);
   const fs::path target = resolved(path);
-  // Beside the target, so that renaming cannot cross file systems; not named after it, because its
-  // name may be as long as names can be.
-  Temporary temporary(target.parent_path() / fmt::format(".gdnbench.{}.partial", ::getpid()));
-  Descriptor file(::open(temporary.path().c_str(),
-                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (file.get() < 0) fail_writing(path, errno);
+  Temporary temporary(target.parent_path());  // renaming cannot cross file systems
+  if (temporary.file() < 0) fail_writing(path, errno);
   // Who could not read the old file shall not read the new one; where modes mean nothing, so be it.
-  if (status) std::ignore = ::fchmod(file.get(), status->st_mode & 0777);
-  for (const std::string_view part : parts) write_all(file.get(), part, path);
-  sync_to_disk(file.get(), path);
-  close_whole(file, path);
+  if (status) std::ignore = ::fchmod(temporary.file(), status->st_mode & 0777);
+  for (const std::string_view part : parts) write_all(temporary.file(), part, path);
+  sync_to_disk(temporary.file(), path);
   temporary.become(target, path);
 }
 

@@ -19,8 +19,10 @@ class Descriptor {
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
+  Descriptor& operator=(Descriptor other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~Descriptor();
 
   int get() const { return fd_; }
@@ -36,8 +38,9 @@ class Descriptor {
 void write_all(int file, std::string_view bytes, const std::string& path);
 void sync_to_disk(int file, const std::string& path);  // what no disk stands behind is let through
 
-// Replaces a regular file only when everything is on disk, through a temporary one beside it and
-// where symbolic links lead. A pipe or a device takes the bytes as they come.
+// Replaces a regular file only when everything is on disk, through a temporary one in its folder
+// and where symbolic links lead; a process that is killed leaves the old one, and, where the file
+// system has files without a name, no other. A pipe or a device takes the bytes as they come.
 void write_file(const std::string& path, std::span<const std::string_view> parts);
 void write_file(const std::string& path, std::string_view text);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -29,6 +30,7 @@
 #include "src/streams.hpp"
 #include "src/tuned.hpp"
 #include "src/variant_select.hpp"
+#include "src/workbench.hpp"
 
 namespace gdn {
 namespace {
@@ -199,6 +201,19 @@ void require_outputs_of(const RunOptions& options) {
   if (!options.worker.dump_folder.empty()) make_folder(options.worker.dump_folder);
 }
 
+// Before anything is measured, as each row would fail for it behind that.
+void require_dump_names(const std::vector<Planned>& plan) {
+  for (const Planned& planned : plan) {
+    const std::string name =
+        dump_name(planned.c->name, variant_id(*planned.variant, *planned.instance), planned.scope);
+    if (name.size() > NAME_MAX)
+      throw UserError(
+          fmt::format("--dump: {} would be a file's name of more than {} bytes; give the case, or "
+                      "the file of --inputs, a shorter one",
+                      name, NAME_MAX));
+  }
+}
+
 // The rows as they come: in the report, and in the journal where there is one.
 class Results {
  public:
@@ -306,6 +321,7 @@ int run(const RunOptions& given) {
   Wanted wanted = wanted_variants(options, bench.device(), report.fingerprint);
   const std::vector<Planned> plan = plan_rows(options, cases, bench.device(), wanted);
   report.options["tuned"] = meaning_of_tuned(plan);
+  if (!options.worker.dump_folder.empty()) require_dump_names(plan);
   if (wanted.tuned)
     for (const std::string& warning : wanted.tuned->warnings())
       print(stderr, fmt::format("gdnbench: warning: {}\n", warning));

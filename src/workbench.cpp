@@ -257,6 +257,10 @@ Row blank_row(const Case& c, const Variant& variant, const Instance& instance, S
   return row;
 }
 
+std::string dump_name(const std::string& case_name, const std::string& variant, Scope scope) {
+  return fmt::format("{}.{}.{}.safetensors", case_name, variant, name_of(scope));
+}
+
 // One file a row: output, reference and difference, and the same of the final state.
 void Workbench::dump(const MeasureRequest& request, const Row& row) {
   const Problem& problem = case_.problem;
@@ -283,8 +287,7 @@ void Workbench::dump(const MeasureRequest& request, const Row& row) {
                      {"state_reference", "F64", states, bytes(reference_state_)},
                      {"state_difference", "F32", states, bytes(state_difference)}};
   write_safetensors(
-      std::filesystem::path(request.dump_folder) /
-          fmt::format("{}.{}.{}.safetensors", row.case_name, row.variant, name_of(row.scope)),
+      std::filesystem::path(request.dump_folder) / dump_name(row.case_name, row.variant, row.scope),
       content);
 }
 

@@ -52,6 +52,9 @@ struct MeasureRequest {
   std::function<void(const Launch&)> instead_of_timing;
 };
 
+// The name of the file that a row leaves in its dump_folder.
+std::string dump_name(const std::string& case_name, const std::string& variant, Scope scope);
+
 // The row of a request before anything is measured: names, sizes, FLOP and bytes.
 Row blank_row(const Case& c, const Variant& variant, const Instance& instance, Scope scope,
               Timing timing, Target target);

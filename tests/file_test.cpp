@@ -1,10 +1,14 @@
 // What the finished program does to files, streams and signals, and to what is typed.
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -111,6 +115,28 @@ TEST(WriteFile, LeavesNothingBehindWhenTheDiskIsFull) {
       folder, "ulimit -f 8; $T inputs --case edge_lengths:tokens=64 --output in.safetensors");
   expect_refused(ended, "in.safetensors: cannot be written (File too large)");
   EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"stderr.txt", "stdout.txt"}));
+}
+
+TEST(WriteFile, ThatIsKilledLeavesTheOldFileAndNoOther) {
+  Folder folder;
+  write_text(folder / "kept", "old");
+  if (Descriptor(open(folder.path().c_str(), O_WRONLY | O_TMPFILE, 0600)).get() < 0)
+    GTEST_SKIP() << "this file system has no files without a name";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_DFL);
+    const rlimit limit{1 << 16, 1 << 16}, none{0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    write_file(folder / "kept", std::string(1 << 20, 'x'));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGXFSZ);
+  EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"kept"});
+  EXPECT_EQ(read_file(folder / "kept"), "old");
 }
 
 TEST(Outputs, OverwriteNeitherInputsNorEachOther) {
@@ -486,6 +512,32 @@ TEST(Inputs, TooManySequencesAndTooMuchMemoryAreRefused) {
   offsets.insert(offsets.begin(), 0);
   EXPECT_HAS(refusal_of_inputs(folder, {{1, 1, 128}, {1, 1}, offsets}),
              "65537 sequences are too many");
+}
+
+TEST(Usage, ADumpWhoseNameIsTooLongIsRefusedBeforeMeasuring) {
+  Folder folder;
+  const std::string inputs = std::string(230, 'x') + ".safetensors";
+  ASSERT_EQ(
+      run_shell(folder, "$T inputs --case edge_lengths:tokens=64 --output " + inputs).exit_code, 0);
+  const Ended ended =
+      run_shell(folder, "$T run --backend cpu --inputs " + inputs + " --dump d --json r.json");
+  expect_refused(ended, "would be a file's name of more than 255 bytes");
+  EXPECT_EQ(names_in(folder.path()),
+            (std::set<std::string>{"d", "stderr.txt", "stdout.txt", inputs}));
+}
+
+// Elsewhere than in the CPU's rows as well: inputs are made by as many threads.
+TEST(Usage, ThreadsThatCannotBeHadAreRefused) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer takes more memory than a limit leaves";
+#endif
+  Folder folder;
+  for (const std::string command : {"$RUN", "$T inputs --case short_tail_state --output in"}) {
+    const Ended ended = run_shell(folder, "ulimit -v 3000000; OMP_NUM_THREADS=3000 " + command);
+    expect_refused(ended, "of 3000 threads can be had");
+    EXPECT_HAS(ended.err, "ulimit -u");
+  }
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"stderr.txt", "stdout.txt"}));
 }
 
 TEST(Usage, EveryRefusalNamesWhatWasTypedAndTheRemedy) {
