@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/prepare/hash.hpp"
 #include "src/error.hpp"
@@ -30,15 +33,16 @@ Json of_pairs(const AgainstOptions& against) {
           {"repeat", against.repeat}};
 }
 
-AgainstOptions pairs_from(const Json& record) {
-  if (record.is_null()) return {};
-  return {.variant = record.at("variant"),
-          .program = record.at("program"),
-          .plan = {.difference_percent = record.at("difference_percent"),
-                   .timeout_s = record.at("timeout_s"),
-                   .min_pairs = record.at("min_pairs"),
-                   .seed = record.at("seed")},
-          .repeat = record.at("repeat")};
+AgainstOptions pairs_from(const Asked& asked) {
+  AgainstOptions against;
+  asked.take("variant", against.variant);
+  asked.take("program", against.program);
+  asked.take("difference_percent", against.plan.difference_percent);
+  asked.take("timeout_s", against.plan.timeout_s);
+  asked.take("min_pairs", against.plan.min_pairs);
+  asked.take("seed", against.plan.seed);
+  asked.take("repeat", against.repeat);
+  return against;
 }
 
 // What the command line would have refused.
@@ -113,43 +117,49 @@ Json record_of(const RunOptions& options, const std::vector<Case>& cases) {
           {"deadline_s", worker.deadline_s}};
 }
 
+void Asked::refuse(const std::string& name) const {
+  throw UserError(
+      fmt::format("{}:1: what it was asked for cannot be read: `{}` is missing, or is not what it "
+                  "should be; start anew",
+                  file_, place_ + name));
+}
+
 RunOptions recalled(const RunOptions& given, const Json& record) {
   RunOptions options = given;
-  try {
-    record.at("case").get_to(options.cases.selectors);
-    options.cases.overrides.clear();
-    for (const Json& o : record.at("set"))
-      options.cases.overrides.push_back({o.at(0).get<std::string>(), o.at(1).get<std::string>()});
-    record.at("variant").get_to(options.variants);
-    options.scopes.clear();
-    for (const Json& name : record.at("scope"))
-      options.scopes.push_back(scope_named(name.get<std::string>()));
-    options.timings.clear();
-    for (const Json& name : record.at("timing"))
-      options.timings.push_back(timing_named(name.get<std::string>()));
-    WorkerOptions& worker = options.worker;
-    record.at("backend").get_to(worker.backend.name);
-    record.at("device").get_to(worker.backend.device);
-    record.at("timer").get_to(worker.backend.timer);
-    record.at("schedule").get_to(worker.backend.schedule);
-    record.at("batch").get_to(worker.backend.batch);
-    record.at("inputs").get_to(worker.inputs_file);
-    record.at("dump").get_to(worker.dump_folder);
-    // Without these it is of another build, as will be said.
-    options.rounds = record.value("rounds", 1);
-    options.against = pairs_from(record.value("against", Json()));
-    options.wisdom = record.value("wisdom", "");
-    options.strict = record.value("strict", false);
-    options.exact = record.value("exact", false);
-    record.at("lab_score").get_to(options.lab_score);
-    record.at("min_samples").get_to(worker.sampling.min_samples);
-    record.at("max_noise_percent").get_to(worker.sampling.max_noise_percent);
-    record.at("timeout_s").get_to(worker.sampling.timeout_s);
-    record.at("deadline_s").get_to(worker.deadline_s);
-  } catch (const Json::exception& e) {
-    throw UserError(fmt::format("{}:1: what it was asked for cannot be read ({}); start anew",
-                                given.resume, e.what()));
-  }
+  const Asked asked(given.resume, record);
+  asked.take("case", options.cases.selectors);
+  options.cases.overrides.clear();
+  for (const auto& [field, value] : asked.get<std::vector<std::array<std::string, 2>>>("set"))
+    options.cases.overrides.push_back({field, value});
+  asked.take("variant", options.variants);
+  options.scopes.clear();
+  for (const auto& name : asked.get<std::vector<std::string>>("scope"))
+    options.scopes.push_back(scope_named(name));
+  options.timings.clear();
+  for (const auto& name : asked.get<std::vector<std::string>>("timing"))
+    options.timings.push_back(timing_named(name));
+  WorkerOptions& worker = options.worker;
+  asked.take("backend", worker.backend.name);
+  asked.take("device", worker.backend.device);
+  asked.take("timer", worker.backend.timer);
+  asked.take("schedule", worker.backend.schedule);
+  asked.take("batch", worker.backend.batch);
+  asked.take("inputs", worker.inputs_file);
+  asked.take("dump", worker.dump_folder);
+  // Without these it is of another build, as will be said.
+  options.rounds = 1;
+  options.wisdom.clear();
+  options.strict = options.exact = false;
+  asked.take_if_there("rounds", options.rounds);
+  options.against = asked.has("against") ? pairs_from(asked.within("against")) : AgainstOptions();
+  asked.take_if_there("wisdom", options.wisdom);
+  asked.take_if_there("strict", options.strict);
+  asked.take_if_there("exact", options.exact);
+  asked.take("lab_score", options.lab_score);
+  asked.take("min_samples", worker.sampling.min_samples);
+  asked.take("max_noise_percent", worker.sampling.max_noise_percent);
+  asked.take("timeout_s", worker.sampling.timeout_s);
+  asked.take("deadline_s", worker.deadline_s);
   require_sound(options, given.resume);
   return options;
 }

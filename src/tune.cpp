@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -72,21 +73,15 @@ Json record_of(const TuneOptions& options, const std::vector<Case>& cases, const
 TuneOptions recalled(const TuneOptions& given, const Json& record) {
   TuneOptions options = given;
   options.measured = recalled(given.measured, record);
-  try {
-    record.at("space").get_to(options.space);
-    options.strategy = strategy_named(record.at("strategy").get<std::string>());
-    record.at("search_seed").get_to(options.seed);
-    if (const Json& most = record.at("max_evals"); !most.is_null())
-      options.max_evals = most.get<std::size_t>();
-    if (const Json& limit = record.at("time_limit_s"); !limit.is_null())
-      options.time_limit_s = limit.get<double>();
-    record.at("shard").at(0).get_to(options.shard);
-    record.at("shard").at(1).get_to(options.shards);
-    record.at("devices").get_to(options.devices);
-  } catch (const Json::exception& e) {
-    throw UserError(fmt::format("{}:1: what it was asked for cannot be read ({}); start anew",
-                                given.measured.resume, e.what()));
-  }
+  const Asked asked(given.measured.resume, record);
+  asked.take("space", options.space);
+  options.strategy = strategy_named(asked.get<std::string>("strategy"));
+  asked.take("search_seed", options.seed);
+  if (asked.has("max_evals")) options.max_evals = asked.get<std::size_t>("max_evals");
+  if (asked.has("time_limit_s")) options.time_limit_s = asked.get<double>("time_limit_s");
+  const auto shard = asked.get<std::array<int, 2>>("shard");
+  options.shard = shard[0], options.shards = shard[1];
+  asked.take("devices", options.devices);
   if (options.shard < 1 || options.shard > options.shards || options.devices.empty())
     throw UserError(fmt::format("{}:1: its shard or devices cannot have been asked for; start anew",
                                 given.measured.resume));

@@ -383,7 +383,32 @@ TEST(Tune, ReplayNeedsNoDeviceAndSaysWhatIsMissing) {
   header.replace(header.find("\"deadline_s\""), 12, "\"deadline\"");
   write_text(folder / "edited.jsonl", header);
   test::expect_refused(run_program(folder, tool, {"tune", "--replay", "edited.jsonl"}),
-                       "gdnbench: edited.jsonl:1: what it was asked for cannot be read");
+                       "gdnbench: edited.jsonl:1: what it was asked for cannot be read: "
+                       "`options.deadline_s` is missing");
+}
+
+TEST(Tune, AHeaderWithAWrongTypeIsRefusedByTheFieldsName) {
+  Folder folder;
+  ASSERT_EQ(run_program(folder, tool, small({"--record", "r.jsonl"})).exit_code, 0);
+  const std::string whole = read_file(folder / "r.jsonl");
+  const std::size_t end = whole.find('\n');
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, json>>{{"set", "gates"},
+                                                 {"set", {{"gates"}}},
+                                                 {"case", 3},
+                                                 {"timeout_s", "1"},
+                                                 {"shard", {1}},
+                                                 {"devices", "0"},
+                                                 {"scope", {1}},
+                                                 {"against", {{"variant", 1}}}}) {
+    json header = json::parse(whole.substr(0, end));
+    header["options"][name] = value;
+    write_text(folder / "edited.jsonl", header.dump() + whole.substr(end));
+    const Ended ended = run_program(folder, tool, {"tune", "--resume", "edited.jsonl"});
+    test::expect_refused(ended, "edited.jsonl:1: ");
+    EXPECT_HAS(ended.err, "`options." + name);
+    EXPECT_FALSE(test::has(ended.err, "json.exception")) << ended.err;
+  }
 }
 
 // What a merge makes of several headers names its candidates in an order of its own.
