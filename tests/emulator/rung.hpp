@@ -83,6 +83,18 @@ inline HostCase equal_keys(const Betas& betas, float most_decay) {
                     [](int chunk) { return chunk != 2; });
 }
 
+// With any betas, and gates that forget nothing, a little and much. `run(c, seed)` runs a kernel.
+template <class Run>
+void expect_equal_keys_are_right(Run run) {
+  int seed = 0;
+  for (const Betas betas : {Betas{0, 1}, {0.9F, 1}, {1.4F, 1.5F}, {1.9F, 2}, {1.99F, 2}})
+    for (const float decay : {0.0F, 0.002F, 2.0F}) {
+      HostCase c = equal_keys(betas, decay);
+      run(c, ++seed);
+      expect_right(c, text_of(betas, decay), betas.least > 0 ? 5e-3 : 1e-2);
+    }
+}
+
 // Whatever the order of its events, a kernel's result has the bits that it had with seed 0, of
 // which `c` holds the results. `run(seed)` runs it on `c`.
 template <class Run>
