@@ -31,20 +31,20 @@
 // device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
 // ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
 // to 1.6 GHz. Nothing of it is at its limit, and State waits a twelfth of its time for inputs. What
-// would come next is fewer bytes through L2: K and Q once for two heads of a cluster.
-// 64 values win where CTAs are few. Tried and without effect: one operand for S' and O, W faded,
-// with tril(QKᵀ)/γ_C for P'.
-//
-// On one card each, µs by the graph, before and after:
-//   A without the quadrant above its diagonal, 128 values: short_tail_state 17.3, 17.1; chain_equal
-//   20.4, 20.0; parallel_equal 21.3, 20.3; wide_gva_state 140.4, 140.9. Lines of L2 were not short
-//   no loops for ill-conditioned chunks: wide 136.3, 135.7; chain 19.9, 20.1
-//   O not stored: wide 136.2, 128.7; a threshold of −9: wide 136.3, 135.8, chain 19.9, 18.9
+// would come next is S/u (below), with steps of their own for chunks that forget too much for it.
+// 64 values win where CTAs are few. On one card each, µs by the graph, before and after:
+//   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
+//   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
+//   S/u for S, u the product of γ_C since it was S, W/γ/u for W, and tril(QKᵀ) for P': wide 139.9,
+//   137.0, with 64 values 170.9, 164.2. But heads of models have chunks that come to less than
+//   e^−64; they need W as it is beside W/γ/u, and by the steps in halves took 1.9 times as long
 // and tried and lost:
-//   the final state by way of shared memory and the copy engine, and not in 64 stores a thread of
-//   four rows each: short 17.2, 18.1, with 64 values 13.8, 14.2; chain 20.1, 20.5; wide 137.6, 138
-//   K and V of the two likely first chunks to L2 before anything is waited for: core of chain 20.0,
-//   20.5; forward of wide 172.8, 171.1, of chain 27.5, 27.6
+//   K and Q half by each of a cluster of two for both: wide 141, 195; batch_split_gva 76, 103
+//   A and P' in products of 32 columns, without what is above: wide 139.9, 140.2, chain 19.6, 20.2
+//   four places for V: 141, 148; the factors of W loaded beside A R: 137.4, 139.5; Q S waited for
+//   before A R: 137.4, 141.9; barriers tested beside it: 139.3, 139.3; V and A evicted first: 139.0
+//   the final state by the copy engine: short 17.2, 18.1, chain 20.1, 20.5, wide 137.6, 138
+//   the likely first K and V to L2 early: chain 20.0, 20.5; forward of wide 172.8, 171.1
 #include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"

@@ -43,7 +43,7 @@
 // MB and not 67. By ncu 34.7 to 36.2 became 32.2 to 32.8, and the whole forward of wide_gva_state
 // 177.7 to 174.3 by the graph; with no A written at all it would be 14 less than at first. Of its
 // time a warp then waits 13 % for the first gates, behind the first K of all CTAs, 5 % for K, and
-// 34 % for shared memory and its queue; DRAM gives 2.9 TB/s.
+// 34 % for shared memory; DRAM gives 2.9 TB/s. Not here yet: gates before K, 171.8 to 169.9.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
