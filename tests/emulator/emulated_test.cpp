@@ -96,8 +96,8 @@ TEST_P(EmulatedChain, LongSequencesAreRight) {
   }
 }
 
-// Chunks whose gates come to this much, each behind each and behind its like, so that S is kept as
-// a multiple for one chunk and for many, and γ does for a chunk or does not.
+// Chunks whose gates come to this much, each behind each and behind its like: γ does for all of a
+// chunk or does not, and what the chunk before leaves counts or does not.
 TEST_P(EmulatedChain, GatesOfAnyPaceAreRight) {
   constexpr float paces[] = {0, -3, -31, -33, -63, -70};
   std::vector<float> sums;
