@@ -273,7 +273,7 @@ class Explorer {
     };
     std::array<Barrier, 20> barriers;
     std::array<Buffer, 24> buffers;
-    std::array<std::uint8_t, 14> position = {};  // of every agent in its program
+    std::array<std::uint8_t, 16> position = {};  // of every agent in its program
 
     std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof *this}; }
     bool operator==(const State& other) const { return bytes() == other.bytes(); }

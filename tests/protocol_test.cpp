@@ -374,7 +374,7 @@ struct RegisterOptions {
   int stages = 2;
   int state_groups = 2;
   int gates_slots = 4;  // that a chunk's gates go round
-  int fills = 3;        // arrivals that make a stage full
+  int fills = 4;        // arrivals that make a stage full
   // Chunks with low halves, for which there is one place: the first ones. Behind others Scores
   // waits for a phase of `free` where it has waited for none before, but Load has.
   int split = 0;
@@ -424,10 +424,17 @@ struct RegisterChain {
   int outputs() const { return options.chunks - options.first_output; }
   Mbarrier output_full_of(int output) const { return output_full[output % output_full.size()]; }
 
-  void load(Role& self, int c) const {
+  void wait_for_place(Role& self, int c) const {
     // Passes in a first round of parity 0.
     self.wait(free[stage(c)], parity(c) ^ 1 ^ options.first_parity);
+  }
+  void load_gates(Role& self, int c) const {
+    wait_for_place(self, c);
     self.write({gates(c)});
+    self.arrive(full[stage(c)]);
+  }
+  void load(Role& self, int c) const {
+    wait_for_place(self, c);
     self.copy({inputs(c), A(c)}, full[stage(c)]);
     wait_until_stored(self, c);
     self.copy(values(c), full[stage(c)]);
@@ -497,6 +504,10 @@ struct RegisterChain {
     self.arrive(stored[stage(output)]);
   }
 
+  void add_load() {
+    protocol.role("Gates", options.chunks, [&](Role& self, int c) { load_gates(self, c); });
+    protocol.role("Load", options.chunks, [&](Role& self, int c) { load(self, c); });
+  }
   // `own` is this chain, which may have a state of its own.
   template <typename Own>
   void add_state_and_store(const Own& own) {
@@ -510,7 +521,7 @@ struct RegisterChain {
 Protocol register_chain(const RegisterOptions& options) {
   RegisterChain chain{options};
   const int chunks = options.chunks;
-  chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.add_load();
   chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
   chain.add_state_and_store(chain);
   return std::move(chain.protocol);
@@ -539,11 +550,11 @@ TEST(RegisterChain, IsOrdered) {
 TEST(RegisterChain, GatesNeedASlotMoreThanStagesWhereStateIsLate) {
   EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 2})));
   EXPECT_TRUE(is_ordered(register_chain({.gates_slots = 3, .late = true})));
-  EXPECT_TRUE(fails_by(overwrite_before_read, "gates(0), by Load(2)",
+  EXPECT_TRUE(fails_by(overwrite_before_read, "gates(0), by Gates(2)",
                        register_chain({.gates_slots = 2, .late = true})));
   EXPECT_TRUE(is_ordered(register_chain({.first_output = 2, .stages = 3, .gates_slots = 3})));
   EXPECT_TRUE(
-      fails_by(overwrite_before_read, "gates(0), by Load(1)", register_chain({.gates_slots = 1})));
+      fails_by(overwrite_before_read, "gates(0), by Gates(1)", register_chain({.gates_slots = 1})));
 }
 
 // Else a phase that State has passed by would be taken for one that it waits for.
@@ -568,6 +579,7 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
   needs("full", "State0", read_before_write, "V0(0), by State0(0)");
   needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
   needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
+  needs("free", "Gates", read_before_write, "V0(0), by State0(0)");
   needs("stored", "", overwrite_before_read, "O0(0), by Load(2)");
   needs("stored", "Load", overwrite_before_read, "O0(0), by Load(2)");
   needs("scores_full", "", read_before_write, "P(0), by State0(1)");
@@ -631,7 +643,7 @@ Protocol outputs_chain(const OutputsOptions& options) {
                        .first_parity = options.first_parity}},
                      options.steps,
                      options.releases_early};
-  chain.protocol.role("Load", options.chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.add_load();
   chain.protocol.role("Scores", options.chunks, [&](Role& self, int c) { chain.scores(self, c); });
   chain.add_state_and_store(chain);
   return std::move(chain.protocol);
@@ -671,13 +683,16 @@ TEST(OutputsChain, EveryBarrierIsNeeded) {
   needs("free", "Load", overwrite_before_read, "inputs(1), by State0(0)");
   for (const char* role : {"State0", "State1"}) {
     needs("free[0]", role, deadlock,
-          "Load(0) at free[0], Scores(0) at full[0], State0(0) at full[0], State1(0) at full[0], "
+          "Gates(0) at free[0], Load(0) at free[0], Scores(0) at full[0], "
+          "State0(0) at full[0], State1(0) at full[0], "
           "Store(0) at output_full[0]");
     needs("free[1]", role, deadlock,
-          "Load(1) at free[1], Scores(1) at full[1], State0(0) at full[1], State1(0) at full[1], "
+          "Gates(1) at free[1], Load(1) at free[1], Scores(1) at full[1], "
+          "State0(0) at full[1], State1(0) at full[1], "
           "Store(0) at output_full[0]");
     needs("free[2]", role, deadlock,
-          "Load(2) at free[2], Scores(2) at full[2], State0(1) at full[2], State1(1) at full[2], "
+          "Gates(2) at free[2], Load(2) at free[2], Scores(2) at full[2], "
+          "State0(1) at full[2], State1(1) at full[2], "
           "Store(1) at output_full[1]");
   }
   needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
@@ -736,7 +751,7 @@ struct XChain : RegisterChain {
 Protocol x_chain(const RegisterOptions& options) {
   XChain chain{{options}};
   const int chunks = options.chunks;
-  chain.protocol.role("Load", chunks, [&](Role& self, int c) { chain.load(self, c); });
+  chain.add_load();
   chain.protocol.role("Keys", chunks, [&](Role& self, int c) { chain.keys(self, c); });
   chain.protocol.role("Scores", chunks, [&](Role& self, int c) { chain.scores(self, c); });
   chain.add_state_and_store(chain);

@@ -7,9 +7,9 @@
 //                      what follows from them (two warps); the short chunk by all three
 //   Store      40      O to memory (a warp), as in rung 8
 //   Make       128     KKᵀ by wgmma;  A = (I + strictly_lower(B · exp(g_i − g_j) ∘ KKᵀ))⁻¹ (inverse.cuh);
-//                      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i), as Scores in rung 8; which chunks are
-//                      ill-conditioned (variant.hpp), and the low halves of A and P' of those
-//   State     208      as in rung 8 (register_chain.cuh)
+//                      P' = tril(Q Kᵀ)/γ_C, or as in rung 8's steep chunks; which are ill-conditioned
+//                      (variant.hpp), and the low halves of A and P' of those
+//   State     208      as in rung 8 (register_chain.cuh), with S itself behind every chunk
 //   With 128 values Make has 120 and State 176 (below).
 // clang-format on
 //
@@ -17,17 +17,14 @@
 // take turns, each a whole chunk; so each has the time of two chunks of the chain for one of its.
 // Beside two state warpgroups there is one, and 208 registers for each of those are more than there
 // are. With 176 they have no room for an O in the course of a chunk: Q S comes after the next S,
-// from the same registers as K S, in one go with it and with what the chunk itself adds; and as one
-// operand serves both, P' is tril(QKᵀ)/γ_C, and takes W faded. Where γ' is not γ in all of a chunk,
-// it is as in rung 8, and the two products go one after the other:
+// from the same registers as K S, in one go with it and with what the chunk itself adds:
 //   R = (K S)ᵀ − Vᵀ/γ' | S is scaled by γ_C
 //   W = (−β γ' R) Aᵀ   | nothing
-//   W' = W exp(g_C − g),  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ) | nothing
+//   W' = W fade,  S' = γ_C Sᵀ + W' K,  O = scale γ' (Sᵀ Qᵀ + W' P'ᵀ) | nothing
 // and O goes out when all of it is there, in its own chunk and not in the next one.
 //
-// An ill-conditioned chunk goes in two halves, as in rung 8. Its P' is made of differences of g,
-// whatever the gates, and takes W as it is. A late State has no registers for both halves of an
-// operand at once: there they take turns, and Q S comes before W.
+// An ill-conditioned chunk goes in two halves, as in rung 8. A late State has no registers for both
+// halves of an operand at once: there they take turns, and Q S comes before W.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ loaded ─► Make                    Q, K and the gates are there
@@ -154,7 +151,10 @@ struct ForwardChain : RegisterChain<width, 3> {
       bring_gates();
       Input& input = shared.input[turn.stage];
       PhaseBarrier &loaded = shared.loaded[turn.stage], &full = shared.full[turn.stage];
-      if (threadIdx.x == 32 * engine_warp) {
+      if (warp() != engine_warp) {
+        release(loaded);
+        release(full);
+      } else if (elected()) {
         loaded.arrive_and_expect(sizeof input.K + sizeof input.Q);
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, loaded);
@@ -168,9 +168,6 @@ struct ForwardChain : RegisterChain<width, 3> {
           load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
                    full);
         }
-      } else {
-        loaded.arrive();
-        full.arrive();
       }
     }
     for (; round < chunks; ++round, at = at.after(1), turn.next()) {
@@ -184,8 +181,8 @@ struct ForwardChain : RegisterChain<width, 3> {
       sm80::commit_copies();
       sm80::wait_copies<0>();
       publish_to_async();
-      shared.loaded[turn.stage].arrive();
-      shared.full[turn.stage].arrive();
+      release(shared.loaded[turn.stage]);
+      release(shared.full[turn.stage]);
       if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
     }
   }
@@ -238,10 +235,10 @@ struct ForwardChain : RegisterChain<width, 3> {
       // Behind the last chunk the products of whatever lies there.
       multiply_keys(kk, shared.input[turn.stage].K, shared.input[turn.stage].K);
       products_wait<1>();
-      if (gates.exact() && !is_split) {
-        put_scores<true>(shared.P[stage], qk, gates);
+      if (gates.steep) {
+        put_scores<true>(shared, stage, qk, gates, is_split);
       } else {
-        put_scores<false>(shared.P[stage], qk, gates, is_split ? &shared.low.P : nullptr);
+        put_scores<false>(shared, stage, qk, gates, is_split);
       }
       publish_to_async();
       release(shared.scores_full[stage]);
@@ -249,38 +246,36 @@ struct ForwardChain : RegisterChain<width, 3> {
     products_wait<0>();
   }
 
-  // This warp's 16 rows of P' from those of QKᵀ, by ratios of γ, or exact whatever the gates; there
-  // also into `low` what rounding took, if that is not null.
-  template <bool ratios>
+  // This warp's 16 rows of P' from those of QKᵀ.
+  template <bool steep>
+  static __device__ void put_scores(Shared& shared, int stage, const Sum (&score)[chunk_tokens / 8],
+                                    const RatioGates& gates, bool is_split) {
+    put_scores<steep, false>(shared.P[stage], score, gates);
+    if (is_split) put_scores<steep, true>(shared.low.P, score, gates);
+  }
+  template <bool steep, bool low>
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
-                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates,
-                                    Tile<chunk_tokens, chunk_tokens>* low = nullptr) {
-    constexpr bool faded = ratios && make_groups == 1;  // 1/γ_C in place of 1/γ_j
+                                    const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
     const int w = sm80::opaque(warp()), l = sm80::opaque(lane());
+    const ScoreFactors<steep> factors(gates, 16 * w + l / 4);
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
-      Left high = {}, rest = {};
+      Left half = {};
       if (j <= 16 * w) {
         Sum p[2];
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
           const int later = 16 * w + l / 4 + x % 2 * 8, earlier = j + l % 4 * 2 + x / 2 * 8;
-          float2 factor = gates.ratio_or_gate<ratios>(l % 4, j / 16, x / 2);
-          if constexpr (faded) factor.x = factor.y = gates.inverse.at(chunk_tokens - 1);
-          if constexpr (!ratios) {  // exp(g_i − g_j)/γ'_i
-            const float g = min(gates.g[later] - RatioGates::least, 0.F);
-            factor = {decay(g, factor.x), decay(g, factor.y)};
-          }
+          const float2 factor = factors.of(x % 2, l % 4, j / 16, x / 2);
           const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
           float* to = p[x / 2].x + x % 2 * 2;
           to[0] = earlier <= later ? of[0] * factor.x : 0;
           to[1] = earlier + 1 <= later ? of[1] * factor.y : 0;
         }
-        high = left(p[0], p[1]);
-        if (!ratios && low != nullptr) rest = sm80::split(p).low;
+        const SplitLeft both = sm80::split(p);
+        half = low ? both.low : both.high;
       }
-      put_left(P, 16 * w, j, high);
-      if (!ratios && low != nullptr) put_left(*low, 16 * w, j, rest);
+      put_left(P, 16 * w, j, half);
     }
   }
 
@@ -316,7 +311,7 @@ struct ForwardChain : RegisterChain<width, 3> {
         for (; next_is(true); ++chunk) split_step<with_output>();
       }
     }
-    // Whether the chunk is ill-conditioned, whose inputs have come then.
+    // Whether the chunk, whose inputs have come then, is ill-conditioned.
     __device__ bool is_split() {
       shared.full[turn.stage].wait(turn.parity);
       return this->gates().ill_conditioned;
@@ -325,7 +320,7 @@ struct ForwardChain : RegisterChain<width, 3> {
     // R without its factors, and γ_C S.
     __device__ void begin() {
       const Input& input = shared.input[turn.stage];
-      const float gamma_C = this->gates().gamma_C();
+      const float factor = this->gates().factor;  // γ_C
       this->start(typename Base::Group::Start(*this));
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) this->keep_state(k);
@@ -336,7 +331,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       }
       products_commit();
 #pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
+      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], factor);
       products_wait<0>();
     }
 
@@ -357,38 +352,12 @@ struct ForwardChain : RegisterChain<width, 3> {
       products_wait<0>();
       jitter();
       shared.scores_full[stage].wait(turn.parity);
-      if (gates.exact()) {
-        convert(R, Factors(gates.fade), x);
-        products_begin();
-        add_to_state(input, x);
-        if constexpr (with_output) make_output(input, x, shared.P[stage]);
-        products_commit();
-        products_wait<0>();
-      } else {  // W waits in V's place for its second use: there are no registers for both
-        if constexpr (with_output) {
-#pragma unroll
-          for (int i = 0; i < chunk_tokens / 16; ++i) {
-            Base::convert(R, x, i);
-            put_left_transposed(shared.input[stage].V, this->value, 16 * i, x[i]);
-          }
-          __syncwarp();
-        }
-        convert(R, Factors(gates.fade), x);
-        products_begin();
-        add_to_state(input, x);
-        products_commit();
-        products_wait<0>();
-        if constexpr (with_output) {
-#pragma unroll
-          for (int i = 0; i < chunk_tokens / 16; ++i) {
-            x[i] = sm80::left_of_transposed(shared.input[stage].V, this->value, 16 * i);
-          }
-          products_begin();
-          make_output(input, x, shared.P[stage]);
-          products_commit();
-          products_wait<0>();
-        }
-      }
+      convert(R, Factors(gates.fade), x);
+      products_begin();
+      add_to_state(input, x);
+      if constexpr (with_output) make_output(input, x, shared.P[stage]);
+      products_commit();
+      products_wait<0>();
       end<with_output>();
     }
     template <bool with_output>
@@ -401,7 +370,7 @@ struct ForwardChain : RegisterChain<width, 3> {
     }
 
     // The same with R, A, W and P' in two halves each, one after the other: there are no registers
-    // for both. P' is as in rung 8, and takes W as it is.
+    // for both.
     template <bool with_output>
     __device__ void split_step() {
       const int stage = turn.stage;
@@ -444,14 +413,14 @@ struct ForwardChain : RegisterChain<width, 3> {
       }
       products_commit();
       products_wait<0>();
-      if constexpr (with_output) {
-        by_halves(W, [&](const Operand& w, bool is_high) {
+      Base::scale(W, Factors(this->gates().fade));
+      by_halves(W, [&](const Operand& w, bool is_high) {
+        add_to_state(input, w);
+        if constexpr (with_output) {
           add_to_output(w, shared.P[stage]);
           if (is_high) add_to_output(w, shared.low.P);
-        });
-      }
-      Base::scale(W, Factors(this->gates().fade));
-      by_halves(W, [&](const Operand& w, bool) { add_to_state(input, w); });
+        }
+      });
       end<with_output>();
     }
     // Products of W's high half, and then of its low one.
@@ -551,8 +520,8 @@ struct ForwardChain : RegisterChain<width, 3> {
         OwnPiece<Chain>(arguments.pieces, arguments.query_heads, arguments.value_heads);
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
-        shared.loaded[stage].initialise(load_threads);
-        shared.full[stage].initialise(load_threads + 4);
+        shared.loaded[stage].initialise(load_threads / 32);
+        shared.full[stage].initialise(load_threads / 32 + 4);
         shared.scores_full[stage].initialise(4);
         shared.free[stage].initialise(4 * state_groups);
         shared.output_full[stage].initialise(4 * state_groups);
@@ -576,8 +545,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       case LoadAndStore:
         give_registers<40>();
         if (sm90::warp() == store_warp) {
-          Base::store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-                      segment.first_output - segment.first, segment.end - segment.first_output);
+          Base::store(arguments, shared);
         } else {
           load(arguments, shared, chain.first_value, chain.at.after(segment.first),
                segment.first_output - segment.first, chunks);

@@ -28,21 +28,25 @@ struct ColumnVector {  // 320 bytes
   __device__ const float4& columns(int t, int i) const { return x[t][i]; }
 };
 
-// The gates of one chunk for kernels that divide by γ where it is worth it. There γ' stands for γ,
-// which is held at e^−64 and above: 1/γ' leaves ten digits of range to what it multiplies, and what
-// γ' is too much by is a 10^28th of what it multiplies.
+// The gates of one chunk for kernels that divide by γ where it is worth it, and that need not have
+// the state S itself, but S/u, where u is the product of the γ_C of chunks since it was S. Then γ̃ =
+// u γ is to S/u what γ is to S. There γ' stands for γ̃, which is held at e^−48 and above: what γ' is
+// too much by is a 10^21st of what it multiplies.
 struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's g
-  static constexpr float least = -64;
+  static constexpr float least = -48;
+  static constexpr float least_fade = -24;  // and of log u
 
-  float g[chunk_tokens];
+  float g[chunk_tokens];  // log γ̃
   ColumnVector inverse;   // 1/γ'
   ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
-  ColumnVector fade;      // exp(g_C − g)
-  ColumnVector output;    // scale · γ'
+  ColumnVector fade;  // of what a token adds to S: exp(g_C − g), at least e^−24; to S/u: 1/γ̃
+  ColumnVector output;  // scale · γ'
+  float factor;         // of S/u, for it to be S behind the chunk: γ̃_C; or 1, and it stays S/u
+  float inverse_factor;
+  bool steep;  // whether it forgets more than e^−24; else γ' is γ̃, and `fade` what it stands for
   bool ill_conditioned;
 
-  __device__ float gamma_C() const { return sm80::exponential(g[chunk_tokens - 1]); }
-  // Whether γ' is γ in all of the chunk.
+  // Whether γ' is γ̃ in all of the chunk.
   __device__ bool exact() const { return g[chunk_tokens - 1] >= least; }
   // Of tokens 16 i + 8 half + 2 t and the next: 1/γ' where that is exact, else g.
   template <bool exact>
@@ -53,6 +57,32 @@ struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's
     } else {
       return *reinterpret_cast<const float2*>(g + 16 * i + 8 * half + 2 * t);
     }
+  }
+};
+
+// The factors of QKᵀ in P', exp(g_i − g_j)/(γ'_i fade_j), of two rows i: `first`, and that 8
+// further on. They are at most e^72, and all the same but in a steep chunk. In registers, as far as
+// there are: what is written to shared memory might be gates.
+template <bool steep>
+struct ScoreFactors {
+  float all;
+  __device__ ScoreFactors(const RatioGates& gates, int) : all(gates.inverse_factor) {}
+  // Of columns 16 i + 8 half + 2 t and the next.
+  __device__ float2 of(int, int, int, int) const { return {all, all}; }
+};
+template <>
+struct ScoreFactors<true> {
+  const RatioGates& gates;
+  float g_C, later[2];
+  __device__ ScoreFactors(const RatioGates& gates, int first)
+      : gates(gates),
+        g_C(gates.g[chunk_tokens - 1]),
+        later{min(gates.g[first] - RatioGates::least, 0.F),
+              min(gates.g[first + 8] - RatioGates::least, 0.F)} {}
+  __device__ float2 of(int row, int t, int i, int half) const {
+    const float2 g = gates.ratio_or_gate<false>(t, i, half);
+    return {decay(later[row], max(g_C, g.x + RatioGates::least_fade)),
+            decay(later[row], max(g_C, g.y + RatioGates::least_fade))};
   }
 };
 
@@ -77,15 +107,25 @@ struct TokenGates {
     gates.gamma[token] = sm80::exponential(g);
     gates.fade[token] = decay(last_g, g);
   }
-  __device__ void write(RatioGates& gates) const {
+  // Those of a chunk before which there is S/u, and behind it S, or S/u still. log u must be at
+  // least least_fade, and stay so with this chunk where it does.
+  __device__ void write(RatioGates& gates, float log_u = 0, bool is_S_behind = true) const {
     const int token = static_cast<int>(threadIdx.x);
     if (token >= chunk_tokens) return;
-    const float held = max(g, RatioGates::least), gamma = sm80::exponential(held);
-    gates.g[token] = g;
-    gates.inverse.at(token) = sm80::exponential(-held);
+    const float log_gamma = log_u + g, held = max(log_gamma, RatioGates::least);
+    const float gamma = sm80::exponential(held), inverse = sm80::exponential(-held);
+    gates.g[token] = log_gamma;
+    gates.inverse.at(token) = inverse;
     gates.residual.at(token) = -beta * gamma;
-    gates.fade.at(token) = decay(last_g, g);
+    gates.fade.at(token) =
+        is_S_behind ? sm80::exponential(max(last_g - g, RatioGates::least_fade)) : inverse;
     gates.output.at(token) = output_scale * gamma;
+    if (token == 0) {
+      const float all = is_S_behind ? log_u + last_g : 0;
+      gates.factor = sm80::exponential(all);
+      gates.inverse_factor = sm80::exponential(-all);
+      gates.steep = last_g < RatioGates::least_fade;
+    }
   }
 };
 

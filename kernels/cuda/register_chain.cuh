@@ -3,15 +3,15 @@
 //
 // clang-format off
 //   role    registers  owns and computes, for each chunk
-//   Load       32      the ring of inputs: Q, K, V, A by the copy engine (a warp), gates (two warps);
+//   Load       32      the ring of inputs: gates (two warps); Q, K, V, A by the copy engine (a warp);
 //                      the short chunk at a sequence's end by all three, in pieces of 16 bytes
 //   Store      32      O to memory (a warp): by the copy engine, the short chunk by itself
-//   Scores     64      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i)
-//   State     208      Sᵀ in accumulators, 64 values of it a warpgroup:
-//                        R  = (K S)ᵀ − Vᵀ/γ'             the accumulator starts at −Vᵀ/γ'
-//                        W  = (−β γ' R) Aᵀ               which is V̂ᵀ = (A B (V − Γ K S))ᵀ
-//                        S' = γ_C Sᵀ + (W exp(g_C − g)) K
-//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)   which is Oᵀ
+//   Scores     64      P' = tril(Q Kᵀ), or with a factor
+//   State     208      (S/u)ᵀ in accumulators, 64 values of it a warpgroup:
+//                        R  = (K S/u)ᵀ − Vᵀ/γ'             the accumulator starts at −Vᵀ/γ'
+//                        W  = (−β γ' R) Aᵀ                 which is V̂ᵀ = (A B (V − Γ K S))ᵀ
+//                        S' = (S/u)ᵀ + (W/γ') K            which is (S'/u)ᵀ
+//                        O  = scale γ' ((S/u)ᵀ Qᵀ + (W/γ') P'ᵀ)      which is Oᵀ
 // clang-format on
 //
 // Everything is transposed, so that tokens are columns: what a warpgroup has computed is the left
@@ -20,11 +20,20 @@
 //
 // A factor of each token is one of each column, and can stand in front of a product as well as
 // behind it. So V is divided by γ and goes into the accumulator, to which the product then adds K
-// S, and P loses the factor of its rows. That is sound while γ is not too small. γ' is γ held at
-// e^−64 (gates.cuh): where that differs from γ, K S and Q S count for nothing, and γ' lets a
-// 10^28th of them through. W P' has no such excuse, since γ_i/γ_j may be near 1 however small both
-// are: where γ' is not γ in all of a chunk, Scores makes P' of differences of g, exact whatever the
-// gates. Elsewhere P' is tril(Q Kᵀ ∘ 1/γ_j), without an exponential.
+// S, and O's factors are those of its rows, if W is divided by γ as well: scores have none then.
+// For S that is as good, as γ_C S + (exp(g_C − g) W) K = γ_C (S + (W/γ) K). Nor need the sum be
+// multiplied by γ_C: where it is not, there is S/u from then on, u being the product of those
+// γ_C, and γ̃ = u γ stands for γ in all of this (gates.cuh). So State has one operand for S' and O,
+// and leaves S alone but for the last chunk and those with which u would fall below e^−24. These
+// have S multiplied by γ̃_C before they add to it, W by `fade` = exp(g_C − g) and not by 1/γ', and
+// P' by 1/γ̃_C, and behind them there is S itself.
+// That is sound while γ̃ is not too small. γ' is γ̃ held at e^−48: where that differs from γ̃, K S
+// and Q S count for nothing, and γ' lets a 10^21st of them through. W P' has no such excuse, since
+// γ_i/γ_j may be near 1 however small both are. What W has as a factor, exp(g_C − g_j), may on the
+// other hand be too small for P' to make good, and is held at e^−24, a 10^10th: S' may have so much
+// more of W. Where that is so, or γ' is not γ̃, a chunk has forgotten e^−24 by itself: it is steep,
+// and Scores makes P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/(γ'_i fade_j)) of differences of g, exact
+// whatever the gates and at most e^72. State does nothing else than elsewhere.
 //
 // An ill-conditioned chunk (variant.hpp), of keys that are alike, has large V̂ that cancels in the
 // sums for S' and O. What is rounded in all rows alike, S, cancels with it; but A, R, W and, where
@@ -60,8 +69,8 @@
 // away.
 //
 // What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
-// of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | A R | nothing | S' | W is
-// rounded, twice, and the next R starts. So an O comes a chunk late, the last one by itself.
+// of the chunk before goes out | Q S | S is scaled where it is, R is rounded | A R | nothing | S' |
+// W is rounded, and the next R starts. So an O comes a chunk late, the last one by itself.
 #pragma once
 
 #include <cstdint>
@@ -157,19 +166,24 @@ struct RegisterChain {
   // ---- Load
 
   // The gates of one chunk after the other, and which of them are ill-conditioned: 32 at once, a
-  // chunk a lane of the first warp, so that memory is waited for once in so many.
+  // chunk a lane, so that memory is waited for once in so many.
   struct GatesOfChunks {
     TokenGates gates;
     unsigned ill_conditioned = 0;
+    float log_u = 0;
 
     __device__ GatesOfChunks(const Tensors& x, const Place& at) { gates.read(x, at); }
-    // Those of chunk `round`, which begins at `at`.
-    __device__ void bring(const Tensors& x, const Place& at, int round, RatioGates& to) {
-      if (splits && threadIdx.x < 32) {
-        if (round % 32 == 0) ill_conditioned = __ballot_sync(~0U, is_ill(x, at.after(lane())));
-        if (lane() == 0) to.ill_conditioned = ill_conditioned >> round % 32 & 1;
+    // Those of chunk `round`, which begins at `at`, and whether it is the last.
+    __device__ void bring(const Tensors& x, const Place& at, int round, bool last, RatioGates& to) {
+      if (warp() >= engine_warp) return;
+      if (splits && round % 32 == 0) {
+        ill_conditioned = __ballot_sync(~0U, is_ill(x, at.after(lane())));
       }
-      gates.write(to);
+      const float behind = log_u + gates.last_g;
+      const bool is_S_behind = last || behind < RatioGates::least_fade;
+      gates.write(to, log_u, is_S_behind);
+      if (threadIdx.x == 0) to.ill_conditioned = ill_conditioned >> round % 32 & 1;
+      log_u = is_S_behind ? 0 : behind;
       gates.read(x, at.after(1));
     }
     static __device__ bool is_ill(const Tensors& x, const Place& at) {
@@ -177,61 +191,90 @@ struct RegisterChain {
     }
   };
 
-  // `at` is the first chunk, as long as the rest of the sequence; whole ones but for the last. The
-  // first `without_output` of them go without Q. With a `turn` of parity 1 each place is waited for
-  // in the first round as well, until State has released it.
-  static __device__ void load(const Arguments& arguments, Shared& shared, int first_value, Place at,
-                              int without_output, int chunks, Turn<stages> turn) {
+  // The chunks of the segment, all whole but for a sequence's last; those without output go without
+  // Q. With a `turn` of parity 1 each place is waited for in the first round as well, until State
+  // has released it.
+  static __device__ void load(const Arguments& arguments, Shared& shared, Turn<stages> turn) {
     const Tensors& x = arguments.tensors;
+    const Segment& segment = shared.segment;
+    Place at = shared.chain.at.after(segment.first);
+    const int chunks = segment.end - segment.first;
+    const int whole = has_engine ? min(at.length / chunk_tokens, chunks) : 0;
     GatesOfChunks gates(x, at);
     int round = 0;
-    const auto bring_gates = [&] {
+    const auto load_gates = [&] {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // in a first round of parity 0 at once
-      gates.bring(x, at, round, shared.gates[round % gates_slots]);
+      gates.bring(x, at, round, round == chunks - 1, shared.gates[round % gates_slots]);
     };
-    for (; round < chunks && is_copied_by_engine(at); ++round, at = at.after(1), turn.next()) {
-      bring_gates();
+    if (warp() == engine_warp) {
+      load_inputs(arguments, shared, at, whole, turn);
+      round = whole, at = at.after(whole);
+    } else {
+      for (; round < whole; ++round, at = at.after(1), turn.next()) {
+        load_gates();
+        release(shared.full[turn.stage]);
+      }
+    }
+    for (; round < chunks; ++round, at = at.after(1), turn.next()) {
+      load_gates();
+      load_short(x, shared, round, turn.stage);
+      release(shared.full[turn.stage]);
+      if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
+    }
+  }
+  // By the copy engine. What it is told is uniform, of one elected thread: else there would be a
+  // loop over lanes around each copy.
+  static __device__ void load_inputs(const Arguments& arguments, Shared& shared, Place at,
+                                     int chunks, Turn<stages>& turn) {
+    const int first_value = shared.chain.first_value;
+    int output = shared.segment.first - shared.segment.first_output;
+    for (int round = 0; round < chunks; ++round, ++output, at = at.after(1), turn.next()) {
+      jitter();
+      shared.free[turn.stage].wait(turn.parity ^ 1);
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
-      if (threadIdx.x == 32 * engine_warp) {
-        const bool with_output = round >= without_output;
+      if (elected()) {
+        const bool with_output = output >= 0;
         full.arrive_and_expect(sizeof input.K + inverse_bytes + with_output * sizeof input.Q +
                                sizeof input.V);
         for (int panel = 0; panel < 2; ++panel) {
           load_box(input.K.panel(panel), arguments.k, 64 * panel, at.query_head, at.token, full);
         }
         load_inverse(arguments, input, at, full);
-        if (with_output) {
-          for (int panel = 0; panel < 2; ++panel) {
-            load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
-          }
+        for (int panel = 0; panel < 2 * with_output; ++panel) {
+          load_box(input.Q.panel(panel), arguments.q, 64 * panel, at.query_head, at.token, full);
         }
-        wait_until_stored(shared, round - without_output);
+      }
+      wait_until_stored(shared, output);
+      if (elected()) {
         for (int panel = 0; panel < width / 64; ++panel) {
           load_box(input.V.panel(panel), arguments.v, first_value + 64 * panel, at.head, at.token,
                    full);
         }
-      } else {
-        full.arrive();
+        if (round + 1 < chunks) {  // the next V to L2, as it has to wait for Store
+          for (int panel = 0; panel < width / 64; ++panel) {
+            prefetch_box(arguments.v, first_value + 64 * panel, at.head, at.token + chunk_tokens);
+          }
+        }
       }
     }
-    for (; round < chunks; ++round, at = at.after(1), turn.next()) {
-      bring_gates();
-      wait_until_stored(shared, round - without_output);
-      Input& input = shared.input[turn.stage];
-      load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
-      load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
-      load_plainly<load_threads, width>(input.V, x.v + at.value() + first_value, at.value_stride(),
-                                        at.length);
-      load_plainly<load_threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
-                                               at.length);
-      sm80::commit_copies();
-      sm80::wait_copies<0>();
-      publish_to_async();
-      shared.full[turn.stage].arrive();
-      if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
-    }
+  }
+  // The inputs of a chunk that the copy engine does not bring, by all three warps.
+  static __device__ void load_short(const Tensors& x, Shared& shared, int round, int stage) {
+    const Segment& segment = shared.segment;
+    const Place at = shared.chain.at.after(segment.first + round);
+    wait_until_stored(shared, round - (segment.first_output - segment.first));
+    Input& input = shared.input[stage];
+    load_plainly<load_threads, head_dim>(input.Q, x.q + at.query(), at.query_stride(), at.length);
+    load_plainly<load_threads, head_dim>(input.K, x.k + at.query(), at.query_stride(), at.length);
+    load_plainly<load_threads, width>(input.V, x.v + at.value() + shared.chain.first_value,
+                                      at.value_stride(), at.length);
+    load_plainly<load_threads, chunk_tokens>(input.A, x.A + at.inverse(), at.inverse_stride(),
+                                             at.length);
+    sm80::commit_copies();
+    sm80::wait_copies<0>();
+    publish_to_async();
   }
 
   static __device__ void load_inverse(const Arguments& arguments, Input& input, const Place& at,
@@ -265,16 +308,15 @@ struct RegisterChain {
 
   // ---- Store
 
-  // `at` is the first chunk with an output, as long as the rest of the sequence, and comes after
-  // `rounds` others.
-  static __device__ void store(const Arguments& arguments, Shared& shared, int first_value,
-                               Place at, int rounds, int chunks) {
+  static __device__ void store(const Arguments& arguments, Shared& shared) {
+    const Segment segment = shared.segment;
+    Place at = shared.chain.at.after(segment.first_output);
     Turn<stages> turn;
-    int stage = rounds % stages;
-    for (int i = 0; i < chunks; ++i, at = at.after(1), turn.next()) {
+    int stage = (segment.first_output - segment.first) % stages;
+    for (int i = segment.first_output; i < segment.end; ++i, at = at.after(1), turn.next()) {
       jitter();
       shared.output_full[turn.stage].wait(turn.parity);
-      put_out(arguments, shared.input[stage].V, first_value, at);
+      put_out(arguments, shared.input[stage].V, shared.chain.first_value, at);
       release(shared.stored[turn.stage]);
       if (++stage == stages) stage = 0;
     }
@@ -291,7 +333,7 @@ struct RegisterChain {
         *reinterpret_cast<uint4*>(to + std::int64_t{row} * at.value_stride() + column) =
             O.unit(row, column);
       }
-    } else if (lane() == 0) {
+    } else if (elected()) {
       publish_for_others(O);
       for (int panel = 0; panel < width / 64; ++panel) {
         store_box(arguments.output, first_value + 64 * panel, at.head, at.token, O.panel(panel));
@@ -303,12 +345,12 @@ struct RegisterChain {
   // ---- Scores
 
   // `first` is the turn that Load begins with.
-  static __device__ void scores(const Tensors& x, Shared& shared, const Segment& segment,
-                                Turn<stages> first = {}) {
+  static __device__ void scores(const Tensors& x, Shared& shared, Turn<stages> first = {}) {
+    const Segment& segment = shared.segment;  // there are no registers to keep it in
     for (auto& P : shared.P) clear_above(P);
     Turn<stages> turn;
     for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
-      Input& input = shared.input[turn.stage];
+      Input& input = shared.input[uniform(turn.stage)];
       const RatioGates& gates = shared.gates[round % gates_slots];
       jitter();
       shared.full[turn.stage].wait(turn.parity);
@@ -326,7 +368,7 @@ struct RegisterChain {
         }
         products_commit();
         products_wait<0>();
-        if (gates.exact()) {
+        if (gates.steep) {
           put_scores<true>(shared, turn.stage, p, gates);
         } else {
           put_scores<false>(shared, turn.stage, p, gates);
@@ -363,51 +405,52 @@ struct RegisterChain {
   }
 
   // This warp's 16 rows of P' from those of QKᵀ.
-  template <bool exact>
+  template <bool steep>
   static __device__ void put_scores(Shared& shared, int stage, const Sum (&score)[chunk_tokens / 8],
                                     const RatioGates& gates) {
+    const ScoreFactors<steep> factors(gates, 16 * warp() + lane() / 4);
+    const auto factor_of = [&](int row, int t, int i, int half) {
+      return factors.of(row, t, i, half);
+    };
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
       if (j > 16 * warp()) continue;
-      put_left(shared.P[stage], 16 * warp(), j, gated_scores<exact>(score, gates, j).high);
+      put_left(shared.P[stage], 16 * warp(), j, lower_scores(score, j, factor_of).high);
     }
     if constexpr (splits) {
       if (!gates.ill_conditioned) return;
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
         Left low = {};
-        if (j <= 16 * warp()) low = gated_scores<exact>(score, gates, j).low;
+        if (j <= 16 * warp()) low = lower_scores(score, j, factor_of).low;
         put_left(shared.low.P, 16 * warp(), j, low);
       }
     }
   }
 
-  // Of these rows the columns from j on, not behind the diagonal, with 1/γ_j where that is exact.
-  template <bool exact>
-  static __device__ SplitLeft gated_scores(const Sum (&score)[chunk_tokens / 8],
-                                           const RatioGates& gates, int j) {
+  // Of these rows the columns from j on, not behind the diagonal. Factors are those of this lane's
+  // first or second row and of columns 16 i + 8 half + 2 t and the next.
+  template <class FactorOf>
+  static __device__ SplitLeft lower_scores(const Sum (&score)[chunk_tokens / 8], int j,
+                                           FactorOf factor_of) {
     Sum gated[2];
 #pragma unroll
     for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
-      const int later = 16 * warp() + lane() / 4 + x % 2 * 8;
-      float2 factor = gates.ratio_or_gate<exact>(lane() % 4, j / 16, x / 2);
-      if constexpr (!exact) {  // exp(g_i − g_j)/γ'_i
-        const float g = min(gates.g[later] - RatioGates::least, 0.F);
-        factor = {decay(g, factor.x), decay(g, factor.y)};
-      }
+      const float2 factor = factor_of(x % 2, lane() % 4, j / 16, x / 2);
       const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
       float* to = gated[x / 2].x + x % 2 * 2;
       to[0] = of[0] * factor.x, to[1] = of[1] * factor.y;
     }
     SplitLeft p = sm80::split(gated);
-    if (j == 16 * warp()) {
-      const int above = lane() % 4 * 2 - lane() / 4;  // how far the pair's first is
-      const std::uint32_t kept = (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
-      for (Left* half : {&p.high, &p.low}) {
-        half->x[0] &= kept, half->x[2] = 0, half->x[3] &= kept;
-      }
-    }
+    if (j == 16 * warp()) keep_lower(p.high), keep_lower(p.low);
     return p;
+  }
+  // Of a block on the diagonal what is not above it.
+  static __device__ void keep_lower(Left& p) {
+    const int own = sm80::opaque(lane());     // or masks would be kept
+    const int above = own % 4 * 2 - own / 4;  // how far the pair's first is
+    const std::uint32_t kept = (above <= 0 ? 0x0000'FFFFU : 0U) | (above < 0 ? 0xFFFF'0000U : 0U);
+    p.x[0] &= kept, p.x[2] = 0, p.x[3] &= kept;
   }
 
   // ---- State
@@ -458,13 +501,14 @@ struct RegisterChain {
     Shared& shared;
     const int value;
     Turn<stages> turn = {}, output = {};
+    int stage_before = 0;        // of the chunk before
     unsigned round = 0;          // chunks so far
     bool ill_conditioned;        // the chunk at hand
-    Sum S[head_dim / 8] = {};    // Sᵀ: [key / 8]
+    Sum S[head_dim / 8] = {};    // Sᵀ/u: [key / 8]
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
     Columns O = {};              // Oᵀ, but for its factors
-    Operand w;                   // Wᵀ, rounded, for O
+    Operand w;                   // Wᵀ/γ̃, rounded, for S and O
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 
@@ -493,9 +537,9 @@ struct RegisterChain {
     }
     // S rounded: its 16 keys k.
     __device__ void keep_state(int k) { before[k] = left(S[2 * k], S[2 * k + 1]); }
-    __device__ void fade_state(float gamma_C) {
+    __device__ void fade_state(float factor) {
 #pragma unroll
-      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], gamma_C);
+      for (int n = 0; n < head_dim / 8; ++n) sm80::scale(S[n], factor);
     }
 
     // O of the chunk before, in V's place, for Store: its 16 tokens i.
@@ -533,8 +577,7 @@ struct RegisterChain {
     template <bool with_output, bool after_output>
     __device__ Factors begin_step() {
       const Input& input = shared.input[turn.stage];
-      const int stage_before = (turn.stage + stages - 1) % stages;
-      const float gamma_C = gates().gamma_C();
+      const float factor = gates().factor;
       if constexpr (after_output) products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -569,7 +612,7 @@ struct RegisterChain {
 #pragma unroll
         for (int k = 0; k < 4; ++k) multiply_state(O, input.Q, k, k > 0);
       }
-      if (gamma_C != 1) fade_state(gamma_C);
+      if (factor != 1) fade_state(factor);
       if constexpr (with_output) {
 #pragma unroll
         for (int k = 4; k < 8; ++k) multiply_state(O, input.Q, k, k > 0);
@@ -603,15 +646,12 @@ struct RegisterChain {
       const Start next(*this);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        convert(R, fade, x, 2 * half);
-        convert(R, fade, x, 2 * half + 1);
+        convert(R, fade, w, 2 * half);
+        convert(R, fade, w, 2 * half + 1);
         products_begin();
 #pragma unroll
         for (int j = 2 * half; j < 2 * half + 2; ++j) {
-          if constexpr (with_output) {
-            if (half == 0) convert(R, w, 2 * j), convert(R, w, 2 * j + 1);
-          }
-          multiply<Major::mn>(S, x[j], input.K.mn_major(0, 16 * j), true);
+          multiply<Major::mn>(S, w[j], input.K.mn_major(0, 16 * j), true);
         }
       }
       products_commit();
@@ -641,27 +681,20 @@ struct RegisterChain {
       }
       products_commit();
       products_wait<0>();
-      if constexpr (with_output) {
-        split(R, w, low);
-        products_begin();
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          multiply<Major::k>(O, low[j], shared.P[now.stage].k_major(0, 16 * j), true);
-          multiply<Major::k>(O, w[j], shared.low.P.k_major(0, 16 * j), true);
-        }
-        products_commit();
-        products_wait<0>();
-      }
       scale(R, Factors(gates().fade));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {  // there are no registers for all of them
 #pragma unroll
-        for (int j = 2 * half; j < 2 * half + 2; ++j) split(R, x, low, j);
+        for (int j = 2 * half; j < 2 * half + 2; ++j) split(R, w, low, j);
         products_begin();
 #pragma unroll
         for (int j = 2 * half; j < 2 * half + 2; ++j) {
           multiply<Major::mn>(S, low[j], input.K.mn_major(0, 16 * j), true);
-          multiply<Major::mn>(S, x[j], input.K.mn_major(0, 16 * j), true);
+          multiply<Major::mn>(S, w[j], input.K.mn_major(0, 16 * j), true);
+          if constexpr (with_output) {
+            multiply<Major::k>(O, low[j], shared.P[now.stage].k_major(0, 16 * j), true);
+            multiply<Major::k>(O, w[j], shared.low.P.k_major(0, 16 * j), true);
+          }
         }
         products_commit();
         products_wait<0>();
@@ -675,6 +708,7 @@ struct RegisterChain {
     // instructions a chunk.
     __device__ void come_to_next(bool last) {
       const Turn<stages> now = turn;
+      stage_before = now.stage;
       turn.next();
       ++round;
       if (last) turn = now;
@@ -707,7 +741,7 @@ struct RegisterChain {
       }
       if (segment.first_output < segment.end) finish_output();
     }
-    // Chunks until one is ill-conditioned, and until one is not. Either have loops of their own:
+    // Chunks until one goes in halves, and until one does not. Either have loops of their own:
     // with a branch in one loop for both, ptxas issues all products one by one (C7520).
     template <class Own>
     __device__ void go_on(Own& own, int& chunk, const Segment& segment) {
@@ -772,7 +806,7 @@ struct RegisterChain {
     publish_to_async();
     if (threadIdx.x == 0) {
       for (int stage = 0; stage < stages; ++stage) {
-        shared.full[stage].initialise(load_threads);
+        shared.full[stage].initialise(load_threads / 32);
         shared.scores_full[stage].initialise(4);
         shared.free[stage].initialise(4 * state_groups);
         shared.output_full[stage].initialise(4 * state_groups);
@@ -798,29 +832,26 @@ struct RegisterChain {
   }
 
   static __device__ void load_and_store(const Arguments& arguments, Shared& shared,
-                                        const Chain& chain, const Segment& segment,
                                         Turn<stages> first = {}) {
     give_registers<load_registers>();
     if (warp() == store_warp) {
-      store(arguments, shared, chain.first_value, chain.at.after(segment.first_output),
-            segment.first_output - segment.first, segment.end - segment.first_output);
+      store(arguments, shared);
     } else {
-      load(arguments, shared, chain.first_value, chain.at.after(segment.first),
-           segment.first_output - segment.first, segment.end - segment.first, first);
+      load(arguments, shared, first);
     }
   }
 
   // `state` is what the State warpgroups do, `first` the turn that Load begins with.
   template <class State>
-  static __device__ void take_roles(const Arguments& arguments, Shared& shared, const Chain& chain,
-                                    const Segment& segment, State state, Turn<stages> first = {}) {
+  static __device__ void take_roles(const Arguments& arguments, Shared& shared, State state,
+                                    Turn<stages> first = {}) {
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        load_and_store(arguments, shared, chain, segment, first);
+        load_and_store(arguments, shared, first);
         break;
       case Scores:
         give_registers<scores_registers>();
-        scores(arguments.tensors, shared, segment, first);
+        scores(arguments.tensors, shared, first);
         break;
       default:
         take_registers<state_registers>();
@@ -836,7 +867,7 @@ struct RegisterChain {
     wait_for_launch_ahead();
     const Segment segment = segment_of();
     agree(shared, chain, segment);
-    take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); });
+    take_roles(arguments, shared, [&] { state(arguments, shared); });
   }
 };
 

@@ -25,6 +25,10 @@ struct Turn {
 __device__ inline int warp() { return threadIdx.x / 32 % 4; }  // of its warpgroup
 __device__ inline int lane() { return threadIdx.x % 32; }
 
+// What is the same for all lanes anyway, where the compiler cannot tell: it then stands in
+// registers of the warp, as products and the copy engine want it.
+__device__ inline int uniform(int x) { return __shfl_sync(~0U, x, 0); }
+
 #ifdef GDNBENCH_PLAIN_LOADS  // for tools that do not see the copy engine
 inline constexpr bool has_engine = false;
 #else

@@ -30,21 +30,33 @@
 // 141, 141, 76 and 19; short_tail_state 14. A chunk of 128 values takes 1.75 µs where half of the
 // device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
 // ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
-// to 1.6 GHz. Nothing of it is at its limit, and State waits a twelfth of its time for inputs. What
-// would come next is S/u (below), with steps of their own for chunks that forget too much for it.
+// to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time: what counts is how soon
+// the place of a chunk that is done is filled again, and how soon P' is made of what came. What
+// would come next is a preparation that the first CTAs need not wait for all of: with no wait at
+// all the forward of wide_gva_state and deep_gva_state takes 3 to 4 less, chain_equal's 0.6.
 // 64 values win where CTAs are few. On one card each, µs by the graph, before and after:
+//   what the copy engine is told from one elected thread of a warp that does nothing else, and not
+//   in a loop over lanes for each box, 500 cycles a chunk, by a warp that brings gates as well:
+//   wide 139.7, 138.1, batch 76.3, 75.0, heads of models of 64 values 129.8, 125.0
+//   S/u for S and one operand for S' and O (register_chain.cuh): batch 75.0, 74.1; with 64 values
+//   deep 170.7, 167.1, batch 89.2, 88.7, 64 heads of models 208.8, 193.2
+//   the stage of Scores in a register of the warp: batch 74.1, 73.6, 64 values 88.7, 87.5
+//   the next V to L2, whose place waits for Store: wide 134.9, 134.3, 64 values 165.7, 162.9
 //   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
 //   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
-//   S/u for S, u the product of γ_C since it was S, W/γ/u for W, and tril(QKᵀ) for P': wide 139.9,
-//   137.0, with 64 values 170.9, 164.2. But heads of models have chunks that come to less than
-//   e^−64; they need W as it is beside W/γ/u, and by the steps in halves took 1.9 times as long
 // and tried and lost:
+//   S/u with factors of P' that are read again for each block: wide 142.3, 139.8 but with 64 values
+//   171.4, 178.5, as State waits for Scores. And with steep chunks going by the steps in halves, for
+//   want of P' that takes W faded: heads of models, whose chunks often are, 1.9 times as long
+//   K, A and Q to L2 early as well: wide 134.3, 138.2, 64 values 162.9, 186.9. The first K and V
+//   before the launch ahead has ended: forward of batch 89.2, 90.7, of deep 168.0, 168.8
+//   a preparation that lets this begin with its last round, and the first CTAs not waiting: forward
+//   of wide 168.9, 180.5, of long 90.2, 89.7; core of parallel_gva 24.2, 24.9
 //   K and Q half by each of a cluster of two for both: wide 141, 195; batch_split_gva 76, 103
 //   A and P' in products of 32 columns, without what is above: wide 139.9, 140.2, chain 19.6, 20.2
 //   four places for V: 141, 148; the factors of W loaded beside A R: 137.4, 139.5; Q S waited for
 //   before A R: 137.4, 141.9; barriers tested beside it: 139.3, 139.3; V and A evicted first: 139.0
 //   the final state by the copy engine: short 17.2, 18.1, chain 20.1, 20.5, wide 137.6, 138
-//   the likely first K and V to L2 early: chain 20.0, 20.5; forward of wide 172.8, 171.1
 #include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/register_chain.cuh"
 #include "kernels/cuda/rungs.hpp"

@@ -272,11 +272,13 @@ struct Transitions : TwoPassChain<128, stages> {
     for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
-      gates.bring(x, at, round, shared.gates[round % Base::gates_slots]);
+      gates.bring(x, at, round, round == chunks - 1, shared.gates[round % Base::gates_slots]);
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
       if constexpr (Base::has_engine) {
-        if (threadIdx.x == 32 * Base::engine_warp) {
+        if (warp() != Base::engine_warp) {
+          release(full);
+        } else if (elected()) {
           full.arrive_and_expect(sizeof input.K + Base::inverse_bytes +
                                  with_values * sizeof input.V);
           for (int panel = 0; panel < 2; ++panel) {
@@ -288,8 +290,6 @@ struct Transitions : TwoPassChain<128, stages> {
               load_box(input.V.panel(panel), arguments.v, 64 * panel, at.head, at.token, full);
             }
           }
-        } else {
-          full.arrive();
         }
       } else {
         constexpr int threads = Base::load_threads;
@@ -302,7 +302,7 @@ struct Transitions : TwoPassChain<128, stages> {
         sm80::commit_copies();
         sm80::wait_copies<0>();
         publish_to_async();
-        full.arrive();
+        release(full);
       }
     }
   }
@@ -372,7 +372,7 @@ struct Transitions : TwoPassChain<128, stages> {
         break;
       case Base::Scores:
         give_registers<Base::scores_registers>();
-        Base::scores(arguments.tensors, shared, shared.segment);
+        Base::scores(arguments.tensors, shared);
         break;
       default:
         take_registers<Base::state_registers>();
@@ -647,8 +647,7 @@ struct Outputs : TwoPassChain<width, stages> {
     }
     Base::begin(arguments, shared, chain, segment);
     if (threadIdx.x / 128 >= Base::FirstState) release(shared.free[0]);
-    Base::take_roles(arguments, shared, chain, segment, [&] { state(arguments, shared); },
-                     {.parity = 1});
+    Base::take_roles(arguments, shared, [&] { state(arguments, shared); }, {.parity = 1});
   }
 };
 

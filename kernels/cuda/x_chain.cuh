@@ -5,19 +5,21 @@
 //   role    registers  owns and computes, for each chunk
 //   Load       40      as in the W form
 //   Store      40      as in the W form
-//   Keys      128      X  = Aᵀ diag(exp(g_C − g)) K
-//   Scores    128      P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/γ'_i) A
-//   State     216      Sᵀ in accumulators:
-//                        R  = (K S)ᵀ − Vᵀ/γ'         the accumulator starts at −Vᵀ/γ'
+//   Keys      128      X  = Aᵀ diag(1/γ') K
+//   Scores    128      P' = tril(Q Kᵀ ∘ 1/γ'_j) A
+//   State     216      (S/u)ᵀ in accumulators:
+//                        R  = (K S/u)ᵀ − Vᵀ/γ'       the accumulator starts at −Vᵀ/γ'
 //                        W  = −β γ' R                which is (B (V − Γ K S))ᵀ
-//                        S' = γ_C Sᵀ + W X
-//                        O  = scale γ' (Sᵀ Qᵀ + W P'ᵀ)
+//                        S' = (S/u)ᵀ + W X           which is (S'/u)ᵀ
+//                        O  = scale γ' ((S/u)ᵀ Qᵀ + W P'ᵀ)
 // clang-format on
 //
 // B stands with R, and not with X and P' as in form 5 of kernels/README.md: there it is a factor
 // that R has to be given anyway. So State takes one operand for S' and O, and Keys and Scores need
-// no factors that the W form has not. γ' and what is done where it is not γ are as there, and
-// exp(g_C − g) is a factor of Aᵀ, which comes out of shared memory as an operand in registers.
+// no factors that the W form has not. u and γ' are as there. Where there is S itself behind a
+// chunk, X has `fade` for 1/γ', and where γ' is not γ̃ in all of one, P' has exp(g_i − g_j)/γ'_i: W
+// is one operand in any case. X's factor is one of Aᵀ, which comes out of shared memory as an
+// operand in registers.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ full ─► Keys, Scores, State       the inputs are there
@@ -31,7 +33,8 @@
 // away.
 //
 // What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
-// of the chunk before goes out | Q S | S is scaled by γ_C, R is rounded | S' | the next R starts.
+// of the chunk before goes out | Q S | S is scaled where it is, R is rounded | S' | the next R
+// starts.
 //
 // Bytes: those of the W form with 64 values. Predicted, by register_state.cu's figures: W P' 168, K
 // S 336, Q S 336, S' 296, and some 110 until what S' has made is rounded: 1250 cycles for a State
@@ -69,7 +72,7 @@ struct XChain : RegisterChain<64, 3, false> {
       Input& input = shared.input[turn.stage];
       jitter();
       shared.full[turn.stage].wait(turn.parity);
-      Left a[chunk_tokens / 16];  // this warp's 16 rows of Aᵀ diag(exp(g_C − g))
+      Left a[chunk_tokens / 16];  // this warp's 16 rows of Aᵀ diag(fade)
       const Factors fade(shared.gates[round % gates_slots].fade);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -141,7 +144,14 @@ struct XChain : RegisterChain<64, 3, false> {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       gated[j] = {};
-      if (j <= warp()) gated[j] = gated_scores<exact>(score, gates, 16 * j).high;
+      if (j > warp()) continue;
+      gated[j] = lower_scores(score, 16 * j, [&](int row, int t, int i, int half) {
+                   const float2 factor = gates.ratio_or_gate<exact>(t, i, half);
+                   if (exact) return factor;  // 1/γ'_j, else exp(g_i − g_j)/γ'_i
+                   const int later = 16 * warp() + lane() / 4 + 8 * row;
+                   const float g = min(gates.g[later] - RatioGates::least, 0.F);
+                   return float2{decay(g, factor.x), decay(g, factor.y)};
+                 }).high;
     }
   }
 
@@ -188,7 +198,7 @@ struct XChain : RegisterChain<64, 3, false> {
     Base::agree(shared, chain, segment);
     switch (threadIdx.x / 128) {
       case LoadAndStore:
-        load_and_store(arguments, shared, chain, segment);
+        load_and_store(arguments, shared);
         break;
       case Scores:
         scores(shared, segment);

@@ -43,7 +43,7 @@
 // MB and not 67. By ncu 34.7 to 36.2 became 32.2 to 32.8, and the whole forward of wide_gva_state
 // 177.7 to 174.3 by the graph; with no A written at all it would be 14 less than at first. Of its
 // time a warp then waits 13 % for the first gates, behind the first K of all CTAs, 5 % for K, and
-// 34 % for shared memory; DRAM gives 2.9 TB/s. Not here yet: gates before K, 171.8 to 169.9.
+// 34 % for shared memory; DRAM gives 2.9 TB/s. With gates before K 171.8 became 169.9.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
@@ -245,8 +245,8 @@ struct HopperPreparation : sm80::Preparation {
     const bool has_head = member < heads;
     unsigned i = blockIdx.x / of_chunk;
     at.token = x.chunks[i].token, at.length = x.chunks[i].length;
-    if (brings_keys()) bring_keys(arguments, at, shared);
     bring_gates(x, Share(at, member, warps, heads), shared.gates);
+    if (brings_keys()) bring_keys(arguments, at, shared);
     sm80::wait_copies<0>();
     __syncthreads();
     std::uint32_t parity = 0;

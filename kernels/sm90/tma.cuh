@@ -27,6 +27,13 @@ __device__ inline void load_box_to(std::uint16_t ctas, void* to, const CUtensorM
                                   &full.word, ctas);
 }
 
+// A box as far as L2. PTX ISA, "cp.async.bulk.prefetch.tensor".
+__device__ inline void prefetch_box(const CUtensorMap& map, int column, int head, int token) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map),
+               "r"(column), "r"(head), "r"(token)
+               : "memory");
+}
+
 // Bytes as they lie, a multiple of 16 from a multiple of 16 on; they count for `full`.
 // PTX ISA, "cp.async.bulk".
 __device__ inline void load_bytes(void* to, const void* from, std::uint32_t bytes,

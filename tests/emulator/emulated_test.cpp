@@ -96,10 +96,10 @@ TEST_P(EmulatedChain, LongSequencesAreRight) {
   }
 }
 
-// Chunks whose gates come to this much, each behind each and behind its like: γ does for all of a
-// chunk or does not, and what the chunk before leaves counts or does not.
+// Chunks whose gates come to this much, each behind each and behind its like, so that S is kept as
+// a multiple for one chunk and for many, and chunks are steep or not, with γ that does or does not.
 TEST_P(EmulatedChain, GatesOfAnyPaceAreRight) {
-  constexpr float paces[] = {0, -3, -31, -33, -63, -70};
+  constexpr float paces[] = {0, -3, -23, -25, -47, -50, -130};
   std::vector<float> sums;
   for (const float* one = std::begin(paces); one != std::end(paces); ++one) {
     sums.insert(sums.end(), {*one, *one});
