@@ -219,38 +219,48 @@ Case case_of(const std::string& id) {
   return *found;
 }
 
-// Other runs, and what the model was not fitted to: other timings, gates that forget nothing, other
-// shapes.
-TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
-  for (const std::string file :
-       {"h200/ladder.json", "h200/weak-gates.json", "h200/published.json"}) {
-    const Report report = read_report(reports + file);
-    std::map<std::tuple<std::string, Scope, Timing>, std::map<std::string, TimeSummary>> groups;
-    for (const Row& row : report.rows)
-      if (row.time_s) groups[{row.case_name, row.scope, row.timing}][row.variant] = *row.time_s;
-    ASSERT_GE(groups.size(), file == "h200/ladder.json" ? 48U : 8U) << file;
-    for (const auto& [where, times] : groups) {
-      const auto& [name, scope, timing] = where;
-      std::vector<std::string> ids;
-      std::ranges::copy_if(h200_record().ids, std::back_inserter(ids),
-                           [&](const std::string& id) { return times.contains(id); });
-      const std::vector<Variant> rungs = rungs_of(ids, Target::cuda);
-      const Case c = case_of(name);
-      for (const bool exact : {false, true}) {
-        const auto choice = dispatch(rungs, c.problem, scope, h200(), known_inputs(c, "", exact));
-        ASSERT_TRUE(choice);
-        double least_s = HUGE_VAL;
-        for (const std::string& same : alike(rungs, id_of(*choice), c, scope))
-          least_s = std::min(least_s, times.at(same).median);
-        for (const std::string& id : ids) {
-          if (exact && has_bound(id)) continue;
-          EXPECT_LE(least_s / times.at(id).median - 1, allowed_regret)
-              << file << " " << name << " " << name_of(scope) << " " << name_of(timing) << " "
-              << id_of(*choice) << " and " << id;
-        }
+// What is chosen for the cases of a report, of the instances that are in it.
+void expect_choices_within(double allowed, const std::string& file, std::size_t least_groups) {
+  const Report report = read_report(reports + file);
+  std::map<std::tuple<std::string, Scope, Timing>, std::map<std::string, TimeSummary>> groups;
+  for (const Row& row : report.rows)
+    if (row.time_s) groups[{row.case_name, row.scope, row.timing}][row.variant] = *row.time_s;
+  ASSERT_GE(groups.size(), least_groups) << file;
+  for (const auto& [where, times] : groups) {
+    const auto& [name, scope, timing] = where;
+    std::vector<std::string> ids;
+    std::ranges::copy_if(h200_record().ids, std::back_inserter(ids),
+                         [&](const std::string& id) { return times.contains(id); });
+    const std::vector<Variant> rungs = rungs_of(ids, Target::cuda);
+    const Case c = case_of(name);
+    for (const bool exact : {false, true}) {
+      const auto choice = dispatch(rungs, c.problem, scope, h200(), known_inputs(c, "", exact));
+      ASSERT_TRUE(choice);
+      double least_s = HUGE_VAL;
+      for (const std::string& same : alike(rungs, id_of(*choice), c, scope))
+        least_s = std::min(least_s, times.at(same).median);
+      for (const std::string& id : ids) {
+        if (exact && has_bound(id)) continue;
+        EXPECT_LE(least_s / times.at(id).median - 1, allowed)
+            << file << " " << name << " " << name_of(scope) << " " << name_of(timing) << " "
+            << id_of(*choice) << " and " << id;
       }
     }
   }
+}
+
+// Other runs, and what the model was not fitted to: other timings, gates that forget nothing, other
+// shapes.
+TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
+  expect_choices_within(allowed_regret, "h200/ladder.json", 48);
+  expect_choices_within(allowed_regret, "h200/weak-gates.json", 8);
+  expect_choices_within(allowed_regret, "h200/published.json", 8);
+}
+
+// Three of these are beyond 3 %: between one and another value_width of two_pass 5.4 and 3.6 %, and
+// between segmented and two_pass, whose widths differ as well, 3.03 %.
+TEST(Dispatch, IsWithinSixPercentOfTheBestOnHeadsOfModels) {
+  expect_choices_within(0.055, "h200/models.json", 30);
 }
 
 // ---- where the constants come from ----

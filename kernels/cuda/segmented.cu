@@ -26,8 +26,8 @@
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
-// graph timing with some 3 µs of an event inside, reports/h200/ladder.json), best of segments=auto:
-// 141, 141, 76 and 19; short_tail_state 14. A chunk of 128 values takes 1.75 µs where half of the
+// graph timing with some 5 µs of an event inside, reports/h200/ladder-two-gpus.json.gz), best of
+// segments=auto: 137, 137, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs where half of the
 // device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
 // ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
 // to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time: what counts is how soon
