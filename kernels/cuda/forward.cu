@@ -25,7 +25,7 @@
 // and the late State takes 4,100, as R's start and O stand alone in it, beside no product.
 // What was tried: A without gates where γ can be divided by. N with gates is Γ (B KKᵀ) Γ⁻¹ below
 // the diagonal, so A is Γ T Γ⁻¹ with T = (I + strictly_lower(B KKᵀ))⁻¹; then R gets −β γ_C, W faded
-// is R Tᵀ, P' is tril(QKᵀ)/γ_C, and State takes one operand for S' and O. State had 192 registers
+// is R Tᵀ, and P' and State's one operand for S' and O are as now. State had 192 registers
 // and its usual order, Make 88, N a tile of its own in turns, P' beside D. Right, and not faster:
 // short 23, chain 35, long 126, wide 229. By ncu Make still takes 6,200 cycles: products of K wait
 // 900 for the slowest row of A and 530 to be done, N takes 1,060, D 770, P' 230, A 650 and its

@@ -235,10 +235,10 @@ struct ForwardChain : RegisterChain<width, 3> {
       // Behind the last chunk the products of whatever lies there.
       multiply_keys(kk, shared.input[turn.stage].K, shared.input[turn.stage].K);
       products_wait<1>();
-      if (gates.steep) {
-        put_scores<true>(shared, stage, qk, gates, is_split);
-      } else {
+      if (gates.exact()) {
         put_scores<false>(shared, stage, qk, gates, is_split);
+      } else {
+        put_scores<true>(shared, stage, qk, gates, is_split);
       }
       publish_to_async();
       release(shared.scores_full[stage]);
@@ -266,7 +266,7 @@ struct ForwardChain : RegisterChain<width, 3> {
 #pragma unroll
         for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
           const int later = 16 * w + l / 4 + x % 2 * 8, earlier = j + l % 4 * 2 + x / 2 * 8;
-          const float2 factor = factors.of(x % 2, l % 4, j / 16, x / 2);
+          const float2 factor = factors(x % 2, l % 4, j / 16, x / 2);
           const float* of = score[j / 8 + x / 2].x + x % 2 * 2;
           float* to = p[x / 2].x + x % 2 * 2;
           to[0] = earlier <= later ? of[0] * factor.x : 0;

@@ -31,23 +31,28 @@ struct ColumnVector {  // 320 bytes
 // The gates of one chunk for kernels that divide by γ where it is worth it, and that need not have
 // the state S itself, but S/u, where u is the product of the γ_C of chunks since it was S. Then γ̃ =
 // u γ is to S/u what γ is to S. There γ' stands for γ̃, which is held at e^−48 and above: what γ' is
-// too much by is a 10^21st of what it multiplies.
-struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's g
-  static constexpr float least = -48;
-  static constexpr float least_fade = -24;  // and of log u
+// too much by is a 10^21st of what it multiplies, S/u and what is added to that.
+struct RatioGates {                    // 1,552 bytes; tokens beyond the end repeat the last one's g
+  static constexpr float least = -48;  // of log γ'
+  static constexpr float least_unit = -24;  // of log u
+  static constexpr float most = 80;         // of the log of what a score is multiplied by
 
   float g[chunk_tokens];  // log γ̃
   ColumnVector inverse;   // 1/γ'
   ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
-  ColumnVector fade;  // of what a token adds to S: exp(g_C − g), at least e^−24; to S/u: 1/γ̃
-  ColumnVector output;  // scale · γ'
-  float factor;         // of S/u, for it to be S behind the chunk: γ̃_C; or 1, and it stays S/u
-  float inverse_factor;
-  bool steep;  // whether it forgets more than e^−24; else γ' is γ̃, and `fade` what it stands for
+  ColumnVector fade;      // of what a token adds to S: reach/γ̃; to S/u: 1/γ̃
+  ColumnVector output;    // scale · γ'
+  float factor;           // of S/u, for it to be S behind the chunk: γ̃_C; or 1, and it stays S/u
+  float inverse_factor;   // maybe infinite in a steep chunk, which has no use for it
   bool ill_conditioned;
 
-  // Whether γ' is γ̃ in all of the chunk.
+  // Whether γ' is γ̃ in all of the chunk; else it is steep.
   __device__ bool exact() const { return g[chunk_tokens - 1] >= least; }
+  // log γ̃_C, of which `fade` makes exp(g_C − g); or more, where P' could not make good for so
+  // little: e^−80 behind a token of log γ̃ down to −48, at most e^−32 of what it writes.
+  static __device__ float reach(float log_gamma, float last) {
+    return max(last, min(log_gamma - least, 0.F) - most);
+  }
   // Of tokens 16 i + 8 half + 2 t and the next: 1/γ' where that is exact, else g.
   template <bool exact>
   __device__ float2 ratio_or_gate(int t, int i, int half) const {
@@ -60,29 +65,30 @@ struct RatioGates {  // 1,552 bytes; tokens beyond the end repeat the last one's
   }
 };
 
-// The factors of QKᵀ in P', exp(g_i − g_j)/(γ'_i fade_j), of two rows i: `first`, and that 8
-// further on. They are at most e^72, and all the same but in a steep chunk. In registers, as far as
-// there are: what is written to shared memory might be gates.
+// The factors of QKᵀ in P' where there is S behind the chunk, exp(g_i − g_j)/(γ'_i fade_j), of two
+// rows i: `first`, and that 8 further on. They are at most e^80 for j up to i, and all the same but
+// in a steep chunk. For other j they may be infinite: who calls cuts these away, bit by bit. They
+// stand in registers as far as there are, or the compiler would read them again behind each store.
 template <bool steep>
 struct ScoreFactors {
   float all;
   __device__ ScoreFactors(const RatioGates& gates, int) : all(gates.inverse_factor) {}
-  // Of columns 16 i + 8 half + 2 t and the next.
-  __device__ float2 of(int, int, int, int) const { return {all, all}; }
+  // Of this row and columns 16 i + 8 half + 2 t and the next.
+  __device__ float2 operator()(int, int, int, int) const { return {all, all}; }
 };
 template <>
 struct ScoreFactors<true> {
   const RatioGates& gates;
-  float g_C, later[2];
+  float last, later[2];  // min(log γ̃_i + 48, 0), which is log γ̃_i/γ'_i
   __device__ ScoreFactors(const RatioGates& gates, int first)
       : gates(gates),
-        g_C(gates.g[chunk_tokens - 1]),
+        last(gates.g[chunk_tokens - 1]),
         later{min(gates.g[first] - RatioGates::least, 0.F),
               min(gates.g[first + 8] - RatioGates::least, 0.F)} {}
-  __device__ float2 of(int row, int t, int i, int half) const {
+  __device__ float2 operator()(int row, int t, int i, int half) const {
     const float2 g = gates.ratio_or_gate<false>(t, i, half);
-    return {decay(later[row], max(g_C, g.x + RatioGates::least_fade)),
-            decay(later[row], max(g_C, g.y + RatioGates::least_fade))};
+    return {sm80::exponential(later[row] - RatioGates::reach(g.x, last)),
+            sm80::exponential(later[row] - RatioGates::reach(g.y, last))};
   }
 };
 
@@ -107,24 +113,24 @@ struct TokenGates {
     gates.gamma[token] = sm80::exponential(g);
     gates.fade[token] = decay(last_g, g);
   }
-  // Those of a chunk before which there is S/u, and behind it S, or S/u still. log u must be at
-  // least least_fade, and stay so with this chunk where it does.
+  // Those of a chunk before which there is S/u, and behind it S, or S/u still. `log_u` is at least
+  // least_unit, and so it must be with this chunk's, where there is S/u behind it.
   __device__ void write(RatioGates& gates, float log_u = 0, bool is_S_behind = true) const {
     const int token = static_cast<int>(threadIdx.x);
     if (token >= chunk_tokens) return;
-    const float log_gamma = log_u + g, held = max(log_gamma, RatioGates::least);
+    const float log_gamma = log_u + g, last = log_u + last_g;
+    const float held = max(log_gamma, RatioGates::least);
     const float gamma = sm80::exponential(held), inverse = sm80::exponential(-held);
     gates.g[token] = log_gamma;
     gates.inverse.at(token) = inverse;
     gates.residual.at(token) = -beta * gamma;
     gates.fade.at(token) =
-        is_S_behind ? sm80::exponential(max(last_g - g, RatioGates::least_fade)) : inverse;
+        is_S_behind ? sm80::exponential(RatioGates::reach(log_gamma, last) - log_gamma) : inverse;
     gates.output.at(token) = output_scale * gamma;
     if (token == 0) {
-      const float all = is_S_behind ? log_u + last_g : 0;
+      const float all = is_S_behind ? last : 0;
       gates.factor = sm80::exponential(all);
       gates.inverse_factor = sm80::exponential(-all);
-      gates.steep = last_g < RatioGates::least_fade;
     }
   }
 };

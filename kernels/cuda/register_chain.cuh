@@ -10,7 +10,7 @@
 //   State     208      (S/u)ᵀ in accumulators, 64 values of it a warpgroup:
 //                        R  = (K S/u)ᵀ − Vᵀ/γ'             the accumulator starts at −Vᵀ/γ'
 //                        W  = (−β γ' R) Aᵀ                 which is V̂ᵀ = (A B (V − Γ K S))ᵀ
-//                        S' = (S/u)ᵀ + (W/γ') K            which is (S'/u)ᵀ
+//                        (S'/u)ᵀ = (S/u)ᵀ + (W/γ') K
 //                        O  = scale γ' ((S/u)ᵀ Qᵀ + (W/γ') P'ᵀ)      which is Oᵀ
 // clang-format on
 //
@@ -28,12 +28,12 @@
 // have S multiplied by γ̃_C before they add to it, W by `fade` = exp(g_C − g) and not by 1/γ', and
 // P' by 1/γ̃_C, and behind them there is S itself.
 // That is sound while γ̃ is not too small. γ' is γ̃ held at e^−48: where that differs from γ̃, K S
-// and Q S count for nothing, and γ' lets a 10^21st of them through. W P' has no such excuse, since
-// γ_i/γ_j may be near 1 however small both are. What W has as a factor, exp(g_C − g_j), may on the
-// other hand be too small for P' to make good, and is held at e^−24, a 10^10th: S' may have so much
-// more of W. Where that is so, or γ' is not γ̃, a chunk has forgotten e^−24 by itself: it is steep,
-// and Scores makes P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/(γ'_i fade_j)) of differences of g, exact
-// whatever the gates and at most e^72. State does nothing else than elsewhere.
+// and Q S count for nothing, and γ' lets a 10^21st of K S/u through, a 10^10th of K S at most. W P'
+// has no such excuse, since γ_i/γ_j may be near 1 however small both are. Such a chunk is steep:
+// Scores makes its P' = tril(Q Kᵀ ∘ exp(g_i − g_j)/(γ'_i fade_j)) of differences of g, exact
+// whatever the gates. That takes out of W what `fade` has put there for S', by a factor of up to
+// e^80; so `fade` is more than exp(g_C − g) where that would not do (gates.cuh), and S' has up to
+// e^−80 of a W in it that is forgotten by more. State does nothing else than elsewhere.
 //
 // An ill-conditioned chunk (variant.hpp), of keys that are alike, has large V̂ that cancels in the
 // sums for S' and O. What is rounded in all rows alike, S, cancels with it; but A, R, W and, where
@@ -166,7 +166,7 @@ struct RegisterChain {
   // ---- Load
 
   // The gates of one chunk after the other, and which of them are ill-conditioned: 32 at once, a
-  // chunk a lane, so that memory is waited for once in so many.
+  // chunk a lane of the first warp, so that memory is waited for once in so many.
   struct GatesOfChunks {
     TokenGates gates;
     unsigned ill_conditioned = 0;
@@ -176,11 +176,11 @@ struct RegisterChain {
     // Those of chunk `round`, which begins at `at`, and whether it is the last.
     __device__ void bring(const Tensors& x, const Place& at, int round, bool last, RatioGates& to) {
       if (warp() >= engine_warp) return;
-      if (splits && round % 32 == 0) {
+      if (splits && threadIdx.x < 32 && round % 32 == 0) {
         ill_conditioned = __ballot_sync(~0U, is_ill(x, at.after(lane())));
       }
       const float behind = log_u + gates.last_g;
-      const bool is_S_behind = last || behind < RatioGates::least_fade;
+      const bool is_S_behind = last || behind < RatioGates::least_unit;
       gates.write(to, log_u, is_S_behind);
       if (threadIdx.x == 0) to.ill_conditioned = ill_conditioned >> round % 32 & 1;
       log_u = is_S_behind ? 0 : behind;
@@ -209,7 +209,7 @@ struct RegisterChain {
     };
     if (warp() == engine_warp) {
       load_inputs(arguments, shared, at, whole, turn);
-      round = whole, at = at.after(whole);
+      round = whole;
     } else {
       for (; round < whole; ++round, at = at.after(1), turn.next()) {
         load_gates();
@@ -368,10 +368,10 @@ struct RegisterChain {
         }
         products_commit();
         products_wait<0>();
-        if (gates.steep) {
-          put_scores<true>(shared, turn.stage, p, gates);
-        } else {
+        if (gates.exact()) {
           put_scores<false>(shared, turn.stage, p, gates);
+        } else {
+          put_scores<true>(shared, turn.stage, p, gates);
         }
         publish_to_async();
       }
@@ -409,20 +409,17 @@ struct RegisterChain {
   static __device__ void put_scores(Shared& shared, int stage, const Sum (&score)[chunk_tokens / 8],
                                     const RatioGates& gates) {
     const ScoreFactors<steep> factors(gates, 16 * warp() + lane() / 4);
-    const auto factor_of = [&](int row, int t, int i, int half) {
-      return factors.of(row, t, i, half);
-    };
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
       if (j > 16 * warp()) continue;
-      put_left(shared.P[stage], 16 * warp(), j, lower_scores(score, j, factor_of).high);
+      put_left(shared.P[stage], 16 * warp(), j, lower_scores(score, j, factors).high);
     }
     if constexpr (splits) {
       if (!gates.ill_conditioned) return;
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
         Left low = {};
-        if (j <= 16 * warp()) low = lower_scores(score, j, factor_of).low;
+        if (j <= 16 * warp()) low = lower_scores(score, j, factors).low;
         put_left(shared.low.P, 16 * warp(), j, low);
       }
     }
@@ -432,7 +429,7 @@ struct RegisterChain {
   // first or second row and of columns 16 i + 8 half + 2 t and the next.
   template <class FactorOf>
   static __device__ SplitLeft lower_scores(const Sum (&score)[chunk_tokens / 8], int j,
-                                           FactorOf factor_of) {
+                                           const FactorOf& factor_of) {
     Sum gated[2];
 #pragma unroll
     for (int x = 0; x < 4; ++x) {  // x % 2: which eight rows, x / 2: which eight columns
@@ -471,10 +468,7 @@ struct RegisterChain {
   using Columns = Sum[chunk_tokens / 8];    // of 64 values: [token / 8]
   using Operand = Left[chunk_tokens / 16];  // the same, rounded
 
-  // Of d the 16 tokens i, rounded; and scaled before that.
-  static __device__ void convert(const Columns& d, Operand& x, int i) {
-    x[i] = left(d[2 * i], d[2 * i + 1]);
-  }
+  // Of d the 16 tokens i, scaled and rounded.
   static __device__ void convert(const Columns& d, const Factors& factors, Operand& x, int i) {
     Sum pair[2] = {d[2 * i], d[2 * i + 1]};
     sm80::scale_columns(pair[0], factors.of[2 * i]);
@@ -508,7 +502,7 @@ struct RegisterChain {
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
     Columns O = {};              // Oᵀ, but for its factors
-    Operand w;                   // Wᵀ/γ̃, rounded, for S and O
+    Operand w;                   // Wᵀ with `fade` (X: without), rounded, for S and O
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
 

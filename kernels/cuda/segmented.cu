@@ -27,14 +27,15 @@
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
 // graph timing with some 5 µs of an event inside, reports/h200/ladder-two-gpus.json.gz), best of
-// segments=auto: 137, 137, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs where half of the
-// device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73 % of its most, by
-// ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the clock falls from 1.8
-// to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time: what counts is how soon
-// the place of a chunk that is done is filled again, and how soon P' is made of what came. What
-// would come next is a preparation that the first CTAs need not wait for all of: with no wait at
-// all the forward of wide_gva_state and deep_gva_state takes 3 to 4 less, chain_equal's 0.6.
-// 64 values win where CTAs are few. On one card each, µs by the graph, before and after:
+// segments=auto: 137, 137, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs
+// where half of the device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73
+// % of its most, by ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the
+// clock falls from 1.8 to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time:
+// what counts is how soon the place of a chunk that is done is filled again, and how soon P' is
+// made of what came. With no wait for the preparation at all, which it then works beside, the
+// forward of wide_gva_state and deep_gva_state takes 3 to 4 less, of chain_equal 0.6; one way to
+// that is among what is lost below. 64 values win where CTAs are few. On one card each, µs by the
+// graph, before and after:
 //   what the copy engine is told from one elected thread of a warp that does nothing else, and not
 //   in a loop over lanes for each box, 500 cycles a chunk, by a warp that brings gates as well:
 //   wide 139.7, 138.1, batch 76.3, 75.0, heads of models of 64 values 129.8, 125.0
@@ -46,8 +47,8 @@
 //   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
 // and tried and lost:
 //   S/u with factors of P' that are read again for each block: wide 142.3, 139.8 but with 64 values
-//   171.4, 178.5, as State waits for Scores. And with steep chunks going by the steps in halves, for
-//   want of P' that takes W faded: heads of models, whose chunks often are, 1.9 times as long
+//   171.4, 178.5, as State waits for Scores. And with steep chunks in halves, for want of P' that
+//   takes W faded: heads of models, whose chunks often are, 1.9 times as long
 //   K, A and Q to L2 early as well: wide 134.3, 138.2, 64 values 162.9, 186.9. The first K and V
 //   before the launch ahead has ended: forward of batch 89.2, 90.7, of deep 168.0, 168.8
 //   a preparation that lets this begin with its last round, and the first CTAs not waiting: forward

@@ -10,16 +10,15 @@
 //   State     216      (S/u)ᵀ in accumulators:
 //                        R  = (K S/u)ᵀ − Vᵀ/γ'       the accumulator starts at −Vᵀ/γ'
 //                        W  = −β γ' R                which is (B (V − Γ K S))ᵀ
-//                        S' = (S/u)ᵀ + W X           which is (S'/u)ᵀ
+//                        (S'/u)ᵀ = (S/u)ᵀ + W X
 //                        O  = scale γ' ((S/u)ᵀ Qᵀ + W P'ᵀ)
 // clang-format on
 //
 // B stands with R, and not with X and P' as in form 5 of kernels/README.md: there it is a factor
-// that R has to be given anyway. So State takes one operand for S' and O, and Keys and Scores need
-// no factors that the W form has not. u and γ' are as there. Where there is S itself behind a
-// chunk, X has `fade` for 1/γ', and where γ' is not γ̃ in all of one, P' has exp(g_i − g_j)/γ'_i: W
-// is one operand in any case. X's factor is one of Aᵀ, which comes out of shared memory as an
-// operand in registers.
+// that R has to be given anyway, and State has none for W. u and γ' are as there. Where there is S
+// itself behind a chunk, X has `fade` for 1/γ'; P' has 1/γ'_j in any case, or exp(g_i − g_j)/γ'_i
+// where γ' is not γ̃ in all of the chunk. X's factor is one of Aᵀ, which comes out of shared memory
+// as an operand in registers.
 //
 // What orders a chunk ("A ─ e ─► B": A arrives at event e, B waits for it):
 //   Load ─ full ─► Keys, Scores, State       the inputs are there
@@ -150,7 +149,7 @@ struct XChain : RegisterChain<64, 3, false> {
                    if (exact) return factor;  // 1/γ'_j, else exp(g_i − g_j)/γ'_i
                    const int later = 16 * warp() + lane() / 4 + 8 * row;
                    const float g = min(gates.g[later] - RatioGates::least, 0.F);
-                   return float2{decay(g, factor.x), decay(g, factor.y)};
+                   return float2{sm80::exponential(g - factor.x), sm80::exponential(g - factor.y)};
                  }).high;
     }
   }

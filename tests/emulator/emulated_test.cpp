@@ -96,24 +96,14 @@ TEST_P(EmulatedChain, LongSequencesAreRight) {
   }
 }
 
-// Chunks whose gates come to this much, each behind each and behind its like, so that S is kept as
-// a multiple for one chunk and for many, and chunks are steep or not, with γ that does or does not.
 TEST_P(EmulatedChain, GatesOfAnyPaceAreRight) {
-  constexpr float paces[] = {0, -3, -23, -25, -47, -50, -130};
-  std::vector<float> sums;
-  for (const float* one = std::begin(paces); one != std::end(paces); ++one) {
-    sums.insert(sums.end(), {*one, *one});
-    for (const float* other = one + 1; other != std::end(paces); ++other)
-      sums.insert(sums.end(), {*other, *one});
-  }
-  HostCase c(problem_of({static_cast<int>(sums.size()) * 64 + 9}, 1, 2, true), {.seed = 5});
-  for (int token = 0; token < c.problem.tokens(); ++token) {
-    const float sum = token / 64 < std::ssize(sums) ? sums[token / 64] : -1;
-    c.raw_g[2 * token] = sum / 64;                        // bit by bit
-    c.raw_g[2 * token + 1] = token % 64 == 40 ? sum : 0;  // and all at once
-  }
+  HostCase c = test::gates_of_any_pace();
   run(c, 6);
   expect_right(c, "gates of any pace");
+}
+
+TEST_P(EmulatedChain, WhatIsForgottenBehindTheLastWriteIsRight) {
+  test::expect_forgotten_writes_are_right([](HostCase& c) { run(c, 7); });
 }
 
 // Keys that are all equal, and β up to 2: V̂ is large there, and cancels in the sums that make O and

@@ -46,6 +46,16 @@ TEST_P(EmulatedForward, EveryGateProfileIsRight) {
   }
 }
 
+TEST_P(EmulatedForward, GatesOfAnyPaceAreRight) {
+  HostCase c = test::gates_of_any_pace();
+  run(c, 6);
+  expect_right(c, "gates of any pace", 1e-2);
+}
+
+TEST_P(EmulatedForward, WhatIsForgottenBehindTheLastWriteIsRight) {
+  test::expect_forgotten_writes_are_right([](HostCase& c) { run(c, 7); });
+}
+
 TEST_P(EmulatedForward, LongSequencesAreRight) {
   for (const Gates gates : {Gates::random_decay, Gates::zero, Gates::strong}) {
     HostCase c(problem_of({12 * 64, 9 * 64 + 1}, 1, 1, gates == Gates::strong), {.gates = gates});

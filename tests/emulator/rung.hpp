@@ -54,6 +54,40 @@ inline void expect_right(HostCase& c, const std::string& what, double limit) {
   EXPECT_LE(finding.error.state_rms, limit) << what;
 }
 
+// Chunks whose gates come to this much, each behind each and behind its like, so that S is kept as
+// a multiple for one chunk and for many, and chunks are steep or not, with γ that does or does not.
+inline HostCase gates_of_any_pace() {
+  constexpr float paces[] = {0, -3, -23, -25, -47, -50, -130};
+  std::vector<float> sums;
+  for (const float* one = std::begin(paces); one != std::end(paces); ++one) {
+    sums.insert(sums.end(), {*one, *one});
+    for (const float* other = one + 1; other != std::end(paces); ++other)
+      sums.insert(sums.end(), {*other, *one});
+  }
+  HostCase c(problem_of({static_cast<int>(sums.size()) * 64 + 9}, 1, 2, true), {.seed = 5});
+  for (int token = 0; token < c.problem.tokens(); ++token) {
+    const float sum = token / 64 < std::ssize(sums) ? sums[token / 64] : -1;
+    c.raw_g[2 * token] = sum / 64;                        // bit by bit
+    c.raw_g[2 * token + 1] = token % 64 == 40 ? sum : 0;  // and all at once
+  }
+  return c;
+}
+
+// Half a chunk that writes, and half a one that writes nothing and forgets: what is left of the
+// state is small, and right by itself. Before it, a chunk that S is kept a multiple for.
+template <class Run>
+void expect_forgotten_writes_are_right(Run run) {
+  for (const float forgotten : {-20.0F, -30.0F, -40.0F, -55.0F}) {
+    HostCase c(problem_of({2 * 64}, 1, 1, false), {.seed = 9});
+    for (int token = 0; token < 2 * 64; ++token) {
+      c.raw_g[token] = token < 64 ? -23.0F / 64 : token < 96 ? 0 : forgotten / 32;
+      if (token >= 96) c.beta[token] = 0;
+    }
+    run(c);
+    expect_right(c, "forgotten " + std::to_string(forgotten), 1e-2);
+  }
+}
+
 struct Betas {
   float least, most;
 };
