@@ -27,7 +27,7 @@
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
 // graph timing with some 5 µs of an event inside, reports/h200/ladder-two-gpus.json.gz), best of
-// segments=auto: 137, 137, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs
+// segments=auto: 137, 138, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs
 // where half of the device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73
 // % of its most, by ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the
 // clock falls from 1.8 to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time:
@@ -37,10 +37,10 @@
 // that is among what is lost below. 64 values win where CTAs are few. On one card each, µs by the
 // graph, before and after:
 //   what the copy engine is told from one elected thread of a warp that does nothing else, and not
-//   in a loop over lanes for each box, 500 cycles a chunk, by a warp that brings gates as well:
-//   wide 139.7, 138.1, batch 76.3, 75.0, heads of models of 64 values 129.8, 125.0
+//   in a loop over lanes for each box (some 500 cycles a chunk, by the SASS) by a warp that brings
+//   gates as well: deep 140.6, 138.3, batch 76.3, 75.0; 16 heads of models, 64 values, 129.8, 125.0
 //   S/u for S and one operand for S' and O (register_chain.cuh): batch 75.0, 74.1; with 64 values
-//   deep 170.7, 167.1, batch 89.2, 88.7, 64 heads of models 208.8, 193.2
+//   deep 170.7, 167.1, batch 89.2, 88.7; with the next, 64 heads of models 208.8, 193.2
 //   the stage of Scores in a register of the warp: batch 74.1, 73.6, 64 values 88.7, 87.5
 //   the next V to L2, whose place waits for Store: wide 134.9, 134.3, 64 values 165.7, 162.9
 //   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
