@@ -220,7 +220,7 @@ struct ForwardChain : RegisterChain<width, 3> {
       jitter();
       sync<128>(1 + group);  // nobody reads N any more
       const bool is_split = inverse.ill_conditioned();
-      if (threadIdx.x % 128 == 0) gates.ill_conditioned = is_split;
+      if (threadIdx.x % 128 == 0) gates.whole.ill_conditioned = is_split;
       release(shared.full[stage]);
       if (is_split) {
         Base::wait_for_place_of_low(shared, turn);
@@ -257,7 +257,7 @@ struct ForwardChain : RegisterChain<width, 3> {
   static __device__ void put_scores(Tile<chunk_tokens, chunk_tokens>& P,
                                     const Sum (&score)[chunk_tokens / 8], const RatioGates& gates) {
     const int w = sm80::opaque(warp()), l = sm80::opaque(lane());
-    const ScoreFactors<steep> factors(gates, 16 * w + l / 4);
+    const ScoreFactors<steep> factors(gates, gates.whole, 16 * w + l / 4);
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
       Left half = {};
@@ -314,13 +314,13 @@ struct ForwardChain : RegisterChain<width, 3> {
     // Whether the chunk, whose inputs have come then, is ill-conditioned.
     __device__ bool is_split() {
       shared.full[turn.stage].wait(turn.parity);
-      return this->gates().ill_conditioned;
+      return this->gates().whole.ill_conditioned;
     }
 
     // R without its factors, and γ_C S.
     __device__ void begin() {
       const Input& input = shared.input[turn.stage];
-      const float factor = this->gates().factor;  // γ_C
+      const float factor = this->gates().whole.factor;  // γ_C
       this->start(typename Base::Group::Start(*this));
 #pragma unroll
       for (int k = 0; k < head_dim / 16; ++k) this->keep_state(k);

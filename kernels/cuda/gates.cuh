@@ -37,14 +37,19 @@ struct RatioGates {                    // 1,552 bytes; tokens beyond the end rep
   static constexpr float least_unit = -24;  // of log u
   static constexpr float most = 80;         // of the log of what a score is multiplied by
 
+  // Of the chunk, and asked for at once.
+  struct alignas(16) Whole {
+    float factor;  // of S/u, for it to be S behind the chunk: γ̃_C; or 1: it stays S/u
+    unsigned ill_conditioned;  // whether it is
+    float inverse_factor;      // maybe infinite in a steep chunk, which has no use for it
+  };
+
   float g[chunk_tokens];  // log γ̃
   ColumnVector inverse;   // 1/γ'
   ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
   ColumnVector fade;      // of what a token adds to S: reach/γ̃; to S/u: 1/γ̃
   ColumnVector output;    // scale · γ'
-  float factor;           // of S/u, for it to be S behind the chunk: γ̃_C; or 1, and it stays S/u
-  float inverse_factor;   // maybe infinite in a steep chunk, which has no use for it
-  bool ill_conditioned;
+  Whole whole;
 
   // Whether γ' is γ̃ in all of the chunk; else it is steep.
   __device__ bool exact() const { return g[chunk_tokens - 1] >= least; }
@@ -72,7 +77,8 @@ struct RatioGates {                    // 1,552 bytes; tokens beyond the end rep
 template <bool steep>
 struct ScoreFactors {
   float all;
-  __device__ ScoreFactors(const RatioGates& gates, int) : all(gates.inverse_factor) {}
+  __device__ ScoreFactors(const RatioGates&, const RatioGates::Whole& whole, int)
+      : all(whole.inverse_factor) {}
   // Of this row and columns 16 i + 8 half + 2 t and the next.
   __device__ float2 operator()(int, int, int, int) const { return {all, all}; }
 };
@@ -80,7 +86,7 @@ template <>
 struct ScoreFactors<true> {
   const RatioGates& gates;
   float last, later[2];  // min(log γ̃_i + 48, 0), which is log γ̃_i/γ'_i
-  __device__ ScoreFactors(const RatioGates& gates, int first)
+  __device__ ScoreFactors(const RatioGates& gates, const RatioGates::Whole&, int first)
       : gates(gates),
         last(gates.g[chunk_tokens - 1]),
         later{min(gates.g[first] - RatioGates::least, 0.F),
@@ -129,8 +135,8 @@ struct TokenGates {
     gates.output.at(token) = output_scale * gamma;
     if (token == 0) {
       const float all = is_S_behind ? last : 0;
-      gates.factor = sm80::exponential(all);
-      gates.inverse_factor = sm80::exponential(-all);
+      gates.whole.factor = sm80::exponential(all);
+      gates.whole.inverse_factor = sm80::exponential(-all);
     }
   }
 };

@@ -182,7 +182,7 @@ struct RegisterChain {
       const float behind = log_u + gates.last_g;
       const bool is_S_behind = last || behind < RatioGates::least_unit;
       gates.write(to, log_u, is_S_behind);
-      if (threadIdx.x == 0) to.ill_conditioned = ill_conditioned >> round % 32 & 1;
+      if (threadIdx.x == 0) to.whole.ill_conditioned = ill_conditioned >> round % 32 & 1;
       log_u = is_S_behind ? 0 : behind;
       gates.read(x, at.after(1));
     }
@@ -346,20 +346,25 @@ struct RegisterChain {
 
   // `first` is the turn that Load begins with.
   static __device__ void scores(const Tensors& x, Shared& shared, Turn<stages> first = {}) {
-    const Segment& segment = shared.segment;  // there are no registers to keep it in
+    const Segment& segment = shared.segment;
+    const int chunks = segment.end - segment.first;
+    const int silent = segment.first_output - segment.first;
     for (auto& P : shared.P) clear_above(P);
     Turn<stages> turn;
-    for (int round = 0; round < segment.end - segment.first; ++round, turn.next()) {
+    for (int round = 0; round < chunks; ++round, turn.next()) {
       Input& input = shared.input[uniform(turn.stage)];
       const RatioGates& gates = shared.gates[round % gates_slots];
       jitter();
       shared.full[turn.stage].wait(turn.parity);
-      const bool is_split = splits && gates.ill_conditioned;
+      // At once, and not where it is wanted: shared memory takes some 200 cycles to answer.
+      const RatioGates::Whole whole = gates.whole;
+      const bool is_exact = gates.exact();
+      const bool is_split = splits && whole.ill_conditioned;
       if constexpr (splits) {
         const Turn<stages> of_load = {turn.stage, turn.parity ^ first.parity};
         if (is_split) bring_low_half(x, shared, of_load, segment.first + round);
       }
-      if (round >= segment.first_output - segment.first) {
+      if (round >= silent) {
         Sum p[chunk_tokens / 8];
         products_begin();
 #pragma unroll
@@ -368,10 +373,10 @@ struct RegisterChain {
         }
         products_commit();
         products_wait<0>();
-        if (gates.exact()) {
-          put_scores<false>(shared, turn.stage, p, gates);
+        if (is_exact) {
+          put_scores<false>(shared, turn.stage, p, gates, whole);
         } else {
-          put_scores<true>(shared, turn.stage, p, gates);
+          put_scores<true>(shared, turn.stage, p, gates, whole);
         }
         publish_to_async();
       }
@@ -407,15 +412,15 @@ struct RegisterChain {
   // This warp's 16 rows of P' from those of QKᵀ.
   template <bool steep>
   static __device__ void put_scores(Shared& shared, int stage, const Sum (&score)[chunk_tokens / 8],
-                                    const RatioGates& gates) {
-    const ScoreFactors<steep> factors(gates, 16 * warp() + lane() / 4);
+                                    const RatioGates& gates, const RatioGates::Whole& whole) {
+    const ScoreFactors<steep> factors(gates, whole, 16 * warp() + lane() / 4);
 #pragma unroll
     for (int j = 0; j < chunk_tokens; j += 16) {
       if (j > 16 * warp()) continue;
       put_left(shared.P[stage], 16 * warp(), j, lower_scores(score, j, factors).high);
     }
     if constexpr (splits) {
-      if (!gates.ill_conditioned) return;
+      if (!whole.ill_conditioned) return;
 #pragma unroll
       for (int j = 0; j < chunk_tokens; j += 16) {
         Left low = {};
@@ -497,7 +502,8 @@ struct RegisterChain {
     Turn<stages> turn = {}, output = {};
     int stage_before = 0;        // of the chunk before
     unsigned round = 0;          // chunks so far
-    bool ill_conditioned;        // the chunk at hand
+    unsigned ill_conditioned;    // the chunk at hand
+    float factor;                // of S for it to be S behind that, else 1
     Sum S[head_dim / 8] = {};    // Sᵀ/u: [key / 8]
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
@@ -505,6 +511,12 @@ struct RegisterChain {
     Operand w;                   // Wᵀ with `fade` (X: without), rounded, for S and O
 
     __device__ const RatioGates& gates() const { return shared.gates[round % gates_slots]; }
+    // What is asked of it as a whole, of shared memory: before the vectors, or it waits for these.
+    __device__ void come_to_chunk() {
+      const RatioGates::Whole whole = gates().whole;
+      factor = whole.factor;
+      if constexpr (splits) ill_conditioned = whole.ill_conditioned;
+    }
 
     // R starts at −Vᵀ/γ'.
     struct Start {
@@ -571,7 +583,6 @@ struct RegisterChain {
     template <bool with_output, bool after_output>
     __device__ Factors begin_step() {
       const Input& input = shared.input[turn.stage];
-      const float factor = gates().factor;
       if constexpr (after_output) products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -707,7 +718,7 @@ struct RegisterChain {
       ++round;
       if (last) turn = now;
       shared.full[turn.stage].wait(turn.parity);
-      if constexpr (splits) ill_conditioned = gates().ill_conditioned;
+      come_to_chunk();
     }
     __device__ void finish_output() {
       products_begin();
@@ -725,7 +736,7 @@ struct RegisterChain {
       Own& own = static_cast<Own&>(*this);
       if (segment.first == segment.end) return;
       shared.full[0].wait(0);
-      ill_conditioned = gates().ill_conditioned;
+      come_to_chunk();
       start(Start(*this));
       int chunk = segment.first;
       for (;;) {

@@ -26,16 +26,23 @@
 // Predicted, with 132 multiprocessors and 4 chunks of warm-up, at rung 8's 1.3 to 1.7 µs a chunk:
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
-// graph timing with some 5 µs of an event inside, reports/h200/ladder-two-gpus.json.gz), best of
-// segments=auto: 137, 138, 74 and 21; short_tail_state 15. A chunk of 128 values takes 1.75 µs
-// where half of the device is busy (rung 8) and 2.0 where all of it is: L2 gives 4.8 TB/s then (73
-// % of its most, by ncu), DRAM 2.8 (57 %), shared memory is busy for 73 % of the time, and the
-// clock falls from 1.8 to 1.6 GHz. Nothing of it is at its limit, but inputs come just in time:
-// what counts is how soon the place of a chunk that is done is filled again, and how soon P' is
-// made of what came. With no wait for the preparation at all, which it then works beside, the
-// forward of wide_gva_state and deep_gva_state takes 3 to 4 less, of chain_equal 0.6; one way to
-// that is among what is lost below. 64 values win where CTAs are few. On one card each, µs by the
-// graph, before and after:
+// graph timing with some 5 µs of an event inside, reports/h200/ladder.json), best of
+// segments=auto: 137, 137, 74 and 21; short_tail_state 15.
+//
+// Where it goes, wide_gva_state, µs by the graph of single calls, of 134 to 138:
+//   without loads but a segment's first 125, without stores 131, without either 121
+//   without scores 128, without Q S and W P' 126, without A R 129, without V's start 129
+//   without any arithmetic of State 118; without stores as well 85
+//   with factors of columns that are not read 129: they are 512 of 2,345 passes through the LSU a
+//   chunk, which is busy for 70 % of the time. So whoever asks shared memory for a number waits 100
+//   to 250 cycles for it
+// By ncu it takes 227,000 cycles, and without loads 223,000: of those, State's chain is made, at
+// 3,300 a chunk where the tensor cores have 2,304. What loads cost is the clock: 1.60 GHz with
+// them, 1.75 without. The clock also is why a row may take 150 to 160: after some 5 to 10 ms of
+// this without a pause it falls to 1.55 GHz, and stays there until there is one; where memory lies
+// makes no difference. Neither power nor a reason shows it.
+//
+// On one card each, µs by the graph, before and after:
 //   what the copy engine is told from one elected thread of a warp that does nothing else, and not
 //   in a loop over lanes for each box (some 500 cycles a chunk, by the SASS) by a warp that brings
 //   gates as well: deep 140.6, 138.3, batch 76.3, 75.0; 16 heads of models, 64 values, 129.8, 125.0
@@ -43,17 +50,30 @@
 //   deep 170.7, 167.1, batch 89.2, 88.7; with the next, 64 heads of models 208.8, 193.2
 //   the stage of Scores in a register of the warp: batch 74.1, 73.6, 64 values 88.7, 87.5
 //   the next V to L2, whose place waits for Store: wide 134.9, 134.3, 64 values 165.7, 162.9
+//   what Scores and State ask of a chunk asked at once, as soon as it is there, and not one by one
+//   when it is wanted, 800 cycles a chunk of Scores: wide 135.3, 133.3, deep 135.0, 132.4, batch
+//   73.0, 70.8, short 13.8, 13.3; 64 values 164.5, 162.3
 //   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
 //   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
+// not kept so far: the State warpgroups in turns (numbered barriers), one at K S and Q S while the
+//   other is at A R and S': wide 136.5, 135.3, deep 136.7, 135.2, chain 20.1, 20.3
 // and tried and lost:
+//   K and Q half by each of a cluster of two for both, by multicast, with a barrier of the Loads
+//   alone: wide 136.4, 138.0, batch 72.7, 75.7; and A, with 64 values: 163.3, 171.3. The cluster
+//   by itself: wide 137.0, with 64 values short 13.8, 13.3
+//   A with its columns' and rows' factors, by Scores, so that State has none: 135.3, 145.2; State
+//   without them 128, if nobody else had to. Scores has no time for it
+//   R rounded between the halves of Q S: wide 133.3, 134.1, batch 70.8, 71.9; 64 values 162.3, 161
+//   V's start read behind the rounding of W: wide 134.1, 136.3; two barriers tried at once: 136.3,
+//   136.6
 //   S/u with factors of P' that are read again for each block: wide 142.3, 139.8 but with 64 values
 //   171.4, 178.5, as State waits for Scores. And with steep chunks in halves, for want of P' that
 //   takes W faded: heads of models, whose chunks often are, 1.9 times as long
 //   K, A and Q to L2 early as well: wide 134.3, 138.2, 64 values 162.9, 186.9. The first K and V
 //   before the launch ahead has ended: forward of batch 89.2, 90.7, of deep 168.0, 168.8
 //   a preparation that lets this begin with its last round, and the first CTAs not waiting: forward
-//   of wide 168.9, 180.5, of long 90.2, 89.7; core of parallel_gva 24.2, 24.9
-//   K and Q half by each of a cluster of two for both: wide 141, 195; batch_split_gva 76, 103
+//   of wide 168.9, 180.5, of long 90.2, 89.7; core of parallel_gva 24.2, 24.9. With no wait for the
+//   preparation at all the forward of wide and deep would take 3 to 4 less, of chain 0.6
 //   A and P' in products of 32 columns, without what is above: wide 139.9, 140.2, chain 19.6, 20.2
 //   four places for V: 141, 148; the factors of W loaded beside A R: 137.4, 139.5; Q S waited for
 //   before A R: 137.4, 141.9; barriers tested beside it: 139.3, 139.3; V and A evicted first: 139.0
