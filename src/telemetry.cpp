@@ -185,21 +185,6 @@ bool is_throttling(std::uint64_t reasons) {
   });
 }
 
-namespace {
-
-// By a tenth and more, below what it had been before: coming out of idleness is no fall. Some
-// devices, and virtual machines with one, lower it without a reason among NVML's.
-bool has_fallen(std::span<const TelemetrySample> samples) {
-  double most = 0;
-  return std::ranges::any_of(samples, [&](const TelemetrySample& sample) {
-    const double clock = sample.sm_clock_mhz.value_or(most);
-    most = std::max(most, clock);
-    return clock < 0.9 * most;
-  });
-}
-
-}  // namespace
-
 TelemetrySummary summarize(std::span<const TelemetrySample> samples) {
   std::vector<TelemetrySample> counted;
   std::ranges::copy_if(samples, std::back_inserter(counted), [](const TelemetrySample& sample) {
@@ -221,7 +206,7 @@ TelemetrySummary summarize(std::span<const TelemetrySample> samples) {
   add("temperature_c", &TelemetrySample::temperature_c);
   summary.json["throttle"] = throttle_names(reasons);
   summary.json["samples"] = counted.size();
-  summary.throttled = is_throttling(reasons) || has_fallen(counted);
+  summary.throttled = is_throttling(reasons);
   return summary;
 }
 

@@ -24,7 +24,7 @@ struct TelemetrySample {
 struct TelemetrySummary {
   // {sm_clock_mhz {min, max}, memory_clock_mhz, power_w, temperature_c, throttle [names], samples}
   nlohmann::json json = nlohmann::json::object();
-  bool throttled = false;  // for a reason that NVML gives, or because the SM clock fell by a tenth
+  bool throttled = false;
 };
 
 // "sw_power_cap", "hw_thermal_slowdown", …: as nvidia-smi -q names them.

@@ -61,21 +61,6 @@ TEST(Telemetry, SummaryLeavesIdleSamplesOut) {
   EXPECT_TRUE(summary.throttled);
 }
 
-// As on an H200 in a virtual machine: from 1980 to 1560 MHz under load, and no reason.
-TEST(Telemetry, AClockThatFallsIsThrottledWithoutAReason) {
-  const auto is_throttled = [](std::vector<double> clocks) {
-    std::vector<TelemetrySample> samples;
-    for (const double clock : clocks) samples.push_back(sample_of(clock, 0));
-    return summarize(samples).throttled;
-  };
-  EXPECT_TRUE(is_throttled({1980, 1980, 1560}));
-  EXPECT_TRUE(is_throttled({345, 1980, 1560, 1980}));
-  EXPECT_FALSE(is_throttled({345, 1200, 1980}));  // it only rises
-  EXPECT_FALSE(is_throttled({1980, 1890, 1980}));
-  const std::vector<TelemetrySample> untold = {sample_of(1980, 0), {}, {}};
-  EXPECT_FALSE(summarize(untold).throttled);
-}
-
 TEST(Telemetry, SummaryOfAnIdleDeviceIsItsOwn) {
   const std::vector<TelemetrySample> samples = {sample_of(345, 0x1)};
   const TelemetrySummary summary = summarize(samples);
