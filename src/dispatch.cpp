@@ -15,65 +15,66 @@
 namespace gdn {
 namespace {
 
-// In chunks that store their output, found where the record and reports/h200/weak-gates.json are
-// predicted best.
-constexpr double pipeline_chunks = 1;  // of each CTA, beside its own
+// In chunks that store their output, found where reports/h200/ladder.json, weak-gates.json and
+// models.json are predicted best.
+constexpr double pipeline_chunks = 1.3;  // of each CTA, beside its own
 constexpr double without_output = 0.7;
-constexpr double warm_up_begins = 1;     // a segment looks for its first chunk
-constexpr double reads_state = 3;        // a chain begins with a given state: 64 KiB a head
-constexpr double overlapped_starts = 3;  // of two launches more, which begin early
-constexpr double transition_ends = 7;    // M or N is written; in place of the pipeline's
+constexpr double alone_without_output = 0.78;  // where no other head has the same keys: their bytes
+constexpr double warm_up_begins = 1;           // a segment looks for its first chunk
+constexpr double reads_state = 3;              // a chain begins with a given state: 64 KiB a head
+constexpr double overlapped_starts = 3;        // of two launches more, which begin early
+constexpr double transition_ends = 7;          // M or N is written; in place of the pipeline's
 
 // Of a preparation: what a chunk and query head takes of what a chunk and value head takes.
 constexpr double query_share = 1.6;
 
 // Non-negative least squares of (predicted - measured)/measured, in both scopes at once. `start` is
-// of each launch. cuda: reports/h200/tune-record.jsonl. cpu: reports/cpu/xeon.json, which has steps
+// of each launch. cuda: reports/h200/ladder.json. cpu: reports/cpu/xeon.json, which has steps
 // of 64 tokens alone: of fewer nothing is known, and they are not chosen. `scripts/refit-dispatch`
 // writes these lines from the two.
 constexpr Cost all_costs[] = {
     // clang-format off
     //                                                          values  chunk   share  (µs)
-    {"baseline:stages=2",                                            64,  1.210,  3.070},
-    {"baseline:stages=3",                                            64,  1.203,  2.965},
-    {"residual:stages=2",                                            64,  1.412,  1.951},
-    {"residual:stages=3",                                            64,  1.401,  1.796},
-    {"fused:stages=2",                                               64,  2.501,  0.401},
-    {"fused:stages=3",                                               64,  2.493,  0.392},
-    {"wide:stages=1:threads=256",                                   128,  4.594,  1.797},
-    {"wide:stages=2:threads=256",                                   128,  4.113,  0.525},
-    {"wide:stages=1:threads=512",                                   128,  5.755,  1.403},
-    {"wide:stages=2:threads=512",                                   128,  5.381,  0.552},
-    {"wide:stages=1:threads=1024",                                  128,  6.866,  1.485},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.081,  0.102},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.054,  0.075},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  1.947,  0.028},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.889,  0.030},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.800,  0.044},
-    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.550,  0.029},
-    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.481,  0.024},
-    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.418,  0.009},
-    {"split_barrier:stages=2:value_width=128",                      128,  2.543,  0.241},
-    {"split_barrier:stages=2:value_width=64",                        64,  1.778,  0.023},
-    {"split_barrier:stages=3:value_width=64",                        64,  1.728,  0.087},
-    {"split_barrier:stages=2:value_width=32",                        32,  1.424,  0.026},
-    {"split_barrier:stages=3:value_width=32",                        32,  1.365,  0.044},
-    {"register_state:form=x:stages=3:value_width=64",                64,  1.345,  0.091},
-    {"register_state:stages=2:value_width=128",                     128,  2.358,  1.158},
-    {"register_state:stages=3:value_width=128",                     128,  1.713,  0.260},
-    {"register_state:stages=2:value_width=64",                       64,  1.597,  0.639},
-    {"register_state:stages=3:value_width=64",                       64,  1.148,  0.187},
-    {"two_pass:transitions",                                          0,  0.913,  0.289},
-    {"two_pass:step",                                                 0,  1.618,  0.000},
-    {"forward:value_width=128",                                     128,  3.057,  0.477},
-    {"forward:value_width=64",                                       64,  2.333,  0.900},
-    {"cuda:start",                                                    0,  2.204,  0.000},
-    {"cuda:preparation",                                              0,  0.000,  0.418},
-    {"recurrent",                                                   128,  290.7,  226.6},
-    {"chunked:chunk=64",                                            128,  156.1,   54.1},
-    {"xform:chunk=64",                                              128,  161.7,   58.5},
-    {"cpu:start",                                                     0,  305.7,    0.0},
-    {"cpu:preparation",                                               0,    0.0,   19.3},
+    {"baseline:stages=2",                                            64,  1.224,  3.071},
+    {"baseline:stages=3",                                            64,  1.226,  2.978},
+    {"residual:stages=2",                                            64,  1.417,  1.964},
+    {"residual:stages=3",                                            64,  1.405,  1.832},
+    {"fused:stages=2",                                               64,  2.498,  0.430},
+    {"fused:stages=3",                                               64,  2.485,  0.434},
+    {"wide:stages=1:threads=256",                                   128,  4.614,  1.807},
+    {"wide:stages=2:threads=256",                                   128,  4.106,  0.642},
+    {"wide:stages=1:threads=512",                                   128,  5.814,  1.267},
+    {"wide:stages=2:threads=512",                                   128,  5.384,  0.644},
+    {"wide:stages=1:threads=1024",                                  128,  6.938,  1.427},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=128",    128,  3.183,  0.000},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=128",   128,  3.136,  0.000},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=64",      64,  1.946,  0.063},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=64",     64,  1.890,  0.058},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=64",     64,  1.803,  0.052},
+    {"warp_specialized:beta_in_a=true:stages=2:value_width=32",      32,  1.546,  0.046},
+    {"warp_specialized:beta_in_a=false:stages=2:value_width=32",     32,  1.473,  0.043},
+    {"warp_specialized:beta_in_a=false:stages=3:value_width=32",     32,  1.414,  0.025},
+    {"split_barrier:stages=2:value_width=128",                      128,  2.566,  0.210},
+    {"split_barrier:stages=2:value_width=64",                        64,  1.776,  0.052},
+    {"split_barrier:stages=3:value_width=64",                        64,  1.732,  0.093},
+    {"split_barrier:stages=2:value_width=32",                        32,  1.422,  0.035},
+    {"split_barrier:stages=3:value_width=32",                        32,  1.367,  0.036},
+    {"register_state:form=x:stages=3:value_width=64",                64,  1.312,  0.108},
+    {"register_state:stages=2:value_width=128",                     128,  2.366,  0.000},
+    {"register_state:stages=3:value_width=128",                     128,  1.588,  0.270},
+    {"register_state:stages=2:value_width=64",                       64,  1.520,  0.186},
+    {"register_state:stages=3:value_width=64",                       64,  1.143,  0.092},
+    {"two_pass:transitions",                                          0,  0.926,  0.213},
+    {"two_pass:step",                                                 0,  1.968,  0.000},
+    {"forward:value_width=128",                                     128,  3.105,  0.525},
+    {"forward:value_width=64",                                       64,  2.291,  1.004},
+    {"cuda:start",                                                    0,  1.915,  0.000},
+    {"cuda:preparation",                                              0,  2.058,  0.325},
+    {"recurrent",                                                   128,  290.4,  224.9},
+    {"chunked:chunk=64",                                            128,  156.2,   53.5},
+    {"xform:chunk=64",                                              128,  161.7,   58.0},
+    {"cpu:start",                                                     0,  269.1,    0.0},
+    {"cpu:preparation",                                               0,    0.0,   19.7},
     // clang-format on
 };
 
@@ -116,10 +117,11 @@ class Queue {
 // How an instance deals a problem out: each piece is a CTA a head and slice of values.
 struct Deal {
   std::vector<Piece> pieces;
-  int ctas;        // a piece
-  int slots;       // CTAs side by side
-  double warm_up;  // chunks that a segment goes back at most
-  double begins;   // chunks' time that a sequence's beginning takes
+  int ctas;           // a piece
+  int slots;          // CTAs side by side
+  double warm_up;     // chunks that a segment goes back at most
+  double begins;      // chunks' time that a sequence's beginning takes
+  double of_warm_up;  // what a chunk of it takes
   double pipeline = pipeline_chunks;
   double starts = 1;         // of launches one behind the other
   std::vector<Work> before;  // of launches before
@@ -129,7 +131,7 @@ struct Deal {
     const double warm_up = warm_up_of(piece);
     const double begins_late = warm_up > 0 ? warm_up_begins : 0;
     return pipeline + piece.end - piece.first + (piece.first == 0 ? begins : begins_late) +
-           without_output * warm_up;
+           of_warm_up * warm_up;
   }
 };
 
@@ -206,6 +208,7 @@ Deal deal(const Cost& cost, const Variant& variant, const Instance& instance,
             .slots = std::max(1, half ? processors / 2 : processors),
             .warm_up = warm_up_chunks(instance, inputs.chunk_gates),
             .begins = device.target == Target::cuda && problem.initial_state ? reads_state : 0,
+            .of_warm_up = problem.heads_per_query() > 1 ? without_output : alone_without_output,
             .starts = std::max(1.0, double(instance.stages.size())),
             .before = {}};
   const std::string_view segments = knob(instance, "segments");
@@ -237,8 +240,8 @@ std::vector<Work> work_of(const Deal& deal, const Cost& cost, const Variant& var
   double chunks = 0;
   for (int s = 0; s < problem.sequences(); ++s) chunks += chunks_of(problem.length(s));
   const double heads = problem.value_heads + query_share * problem.query_heads;
-  work.push_back(
-      {&cost_named(cuda ? "cuda:preparation" : "cpu:preparation"), 0, chunks * heads / processors});
+  work.push_back({&cost_named(cuda ? "cuda:preparation" : "cpu:preparation"),
+                  cuda && chunks > 0 ? 1.0 : 0, chunks * heads / processors});
   return work;
 }
 

@@ -15,7 +15,6 @@
 
 #include "src/auto_variant.hpp"
 #include "src/statistics.hpp"
-#include "src/tuning_record.hpp"
 #include "tests/support.hpp"
 
 namespace gdn {
@@ -39,7 +38,7 @@ bool has_bound(const std::string& id) {
   return id.find(":threshold=-12") != id.npos && id.find(":segments=1:") == id.npos;
 }
 
-// The rungs that ids tell of, so that a record of any build and backend can be replayed in any.
+// The rungs that ids tell of, so that a report of any build and backend can be replayed in any.
 std::vector<Variant> rungs_of(const std::vector<std::string>& ids, Target target) {
   const std::set<std::string> hopper = {"warp_specialized", "split_barrier", "register_state",
                                         "segmented",        "two_pass",      "forward"};
@@ -90,39 +89,40 @@ struct Campaign {
   std::vector<Measured> problems;
 };
 
-Campaign campaign_of_record(const std::string& file, Target target) {
-  const TuningRecord record = read_record(reports + file);
-  Campaign campaign;
-  const json& device = record.fingerprint.at("device");
-  campaign.device = {.target = target,
-                     .name = device.at("name"),
-                     .processors = device.at("processors"),
-                     .capability = target == Target::cuda ? 90 : 0,
-                     .shared_bytes_per_block = 232448};
-  record.options.at("candidates").get_to(campaign.ids);
-  campaign.rungs = rungs_of(campaign.ids, target);
-  for (const RecordedProblem& one : record.problems) {
-    const json& p = one.problem;
-    const auto gates = std::ranges::find(gates_names, p.at("gates").get<std::string>());
-    Measured measured{.name = p.at("case"),
-                      .scope = scope_named(p.at("scope")),
-                      .c = {.name = p.at("case"),
-                            .problem = problem_of(p.at("lengths"), p.at("query_heads"),
-                                                  p.at("value_heads"), p.at("initial_state")),
-                            .recipe = {.gates = static_cast<Gates>(gates - gates_names.begin()),
-                                       .beta_max = p.at("beta_max"),
-                                       .seed = p.at("seed")}},
-                      .medians = {}};
-    for (const auto& [id, evaluation] : one.evaluations())
-      if (evaluation.status == Status::passed && !evaluation.samples_s.empty())
-        measured.medians[id] = median(evaluation.samples_s);
-    campaign.problems.push_back(measured);
-  }
-  return campaign;
+// Of the id that reports have: fields that were set stand behind the name.
+Case case_of(const std::string& id) {
+  std::istringstream words(id);
+  std::string name, word;
+  std::getline(words, name, ':');
+  std::vector<Override> overrides;
+  while (std::getline(words, word, ':'))
+    overrides.push_back({word.substr(0, word.find('=')), word.substr(word.find('=') + 1)});
+  const std::vector<Case> cases = select_cases({name}, overrides, SIZE_MAX);
+  const auto found = std::ranges::find(cases, id, &Case::name);
+  if (found == cases.end()) throw std::runtime_error("no case " + id);
+  return *found;
 }
 
-const Campaign& h200_record() {
-  static const Campaign campaign = campaign_of_record("h200/tune-record.jsonl", Target::cuda);
+// What the constants are fitted to: the ladder, replayed as graphs.
+const Campaign& h200_ladder() {
+  static const Campaign campaign = [] {
+    const Report report = read_report(reports + "h200/ladder.json");
+    const json& device = report.fingerprint.at("device");
+    Campaign ladder{
+        .device = h200(device.at("processors")), .ids = {}, .rungs = {}, .problems = {}};
+    std::map<std::pair<std::string, Scope>, Measured> problems;
+    for (const Row& row : report.rows) {
+      if (row.timing != Timing::graph || !row.time_s) continue;
+      Measured& m = problems[{row.case_name, row.scope}];
+      if (m.name.empty()) m = {row.case_name, row.scope, case_of(row.case_name), {}};
+      m.medians[row.variant] = row.time_s->median;
+      if (std::ranges::find(ladder.ids, row.variant) == ladder.ids.end())
+        ladder.ids.push_back(row.variant);
+    }
+    for (const auto& [where, measured] : problems) ladder.problems.push_back(measured);
+    ladder.rungs = rungs_of(ladder.ids, Target::cuda);
+    return ladder;
+  }();
   return campaign;
 }
 
@@ -140,7 +140,7 @@ const Campaign& cpu_report() {
         .rungs = {},
         .problems = {}};
     cpu.rungs = rungs_of(cpu.ids, Target::cpu);
-    for (const Measured& like : h200_record().problems) {
+    for (const Measured& like : h200_ladder().problems) {
       Measured measured{like.name, like.scope, like.c, {}};
       for (const Row& row : report.rows)
         if (row.case_name == like.name && row.scope == like.scope)
@@ -157,8 +157,8 @@ std::string id_of(const Dispatch& choice) { return variant_id(*choice.variant, *
 
 // Those that the model deals out as `id`, it among them: they make the same launches, as
 // segments=auto does where it comes to a number, and two_pass where it cuts nothing. Between them
-// there is the card alone, which throttles for power: on wide_gva_state segments=auto and 2 of
-// rung 9, of 128 values, are 140.1 and 152.6 µs in the record, 141.0 and 141.6 in ladder.json.
+// there is the card alone, which comes to its power cap: on wide_gva_state segments=auto and 2 of
+// rung 9, of 128 values, are 134.9 and 136.1 µs in ladder.json, and both are throttled.
 std::vector<std::string> alike(const std::vector<Variant>& rungs, const std::string& id,
                                const Case& c, Scope scope) {
   std::map<std::string, std::vector<std::tuple<const Cost*, double, double>>> works;
@@ -179,7 +179,7 @@ double regret(const Measured& measured, const std::string& id, bool exact) {
   static std::map<std::pair<const Measured*, std::string>, double> known;
   const auto [found, is_new] = known.try_emplace({&measured, id}, HUGE_VAL);
   if (is_new)
-    for (const std::string& same : alike(h200_record().rungs, id, measured.c, measured.scope))
+    for (const std::string& same : alike(h200_ladder().rungs, id, measured.c, measured.scope))
       if (measured.medians.contains(same))
         found->second = std::min(found->second, measured.medians.at(same));
   return found->second / measured.best_s(exact) - 1;
@@ -187,12 +187,12 @@ double regret(const Measured& measured, const std::string& id, bool exact) {
 
 constexpr double allowed_regret = 0.03;
 
-TEST(Dispatch, IsWithinThreePercentOfTheBestOfTheRecord) {
-  ASSERT_EQ(h200_record().problems.size(), 16U);
-  for (const Measured& m : h200_record().problems)
+TEST(Dispatch, IsWithinThreePercentOfTheBestOfTheLadder) {
+  ASSERT_EQ(h200_ladder().problems.size(), 16U);
+  for (const Measured& m : h200_ladder().problems)
     for (const bool exact : {false, true}) {
       const auto choice =
-          dispatch(h200_record().rungs, m.c.problem, m.scope, h200(), known_inputs(m.c, "", exact));
+          dispatch(h200_ladder().rungs, m.c.problem, m.scope, h200(), known_inputs(m.c, "", exact));
       ASSERT_TRUE(choice);
       EXPECT_LE(regret(m, id_of(*choice), exact), allowed_regret)
           << m.name << " " << id_of(*choice);
@@ -200,23 +200,9 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestOfTheRecord) {
           << m.name << " " << name_of(m.scope);
       // The gates are no condition: with those of the public cases taken for granted it is as good.
       const auto blind =
-          dispatch(h200_record().rungs, m.c.problem, m.scope, h200(), {.exact = exact});
+          dispatch(h200_ladder().rungs, m.c.problem, m.scope, h200(), {.exact = exact});
       EXPECT_LE(regret(m, id_of(*blind), exact), allowed_regret) << m.name;
     }
-}
-
-// Of the id that reports have: fields that were set stand behind the name.
-Case case_of(const std::string& id) {
-  std::istringstream words(id);
-  std::string name, word;
-  std::getline(words, name, ':');
-  std::vector<Override> overrides;
-  while (std::getline(words, word, ':'))
-    overrides.push_back({word.substr(0, word.find('=')), word.substr(word.find('=') + 1)});
-  const std::vector<Case> cases = select_cases({name}, overrides, SIZE_MAX);
-  const auto found = std::ranges::find(cases, id, &Case::name);
-  if (found == cases.end()) throw std::runtime_error("no case " + id);
-  return *found;
 }
 
 // What is chosen for the cases of a report, of the instances that are in it.
@@ -229,7 +215,7 @@ void expect_choices_within(double allowed, const std::string& file, std::size_t 
   for (const auto& [where, times] : groups) {
     const auto& [name, scope, timing] = where;
     std::vector<std::string> ids;
-    std::ranges::copy_if(h200_record().ids, std::back_inserter(ids),
+    std::ranges::copy_if(h200_ladder().ids, std::back_inserter(ids),
                          [&](const std::string& id) { return times.contains(id); });
     const std::vector<Variant> rungs = rungs_of(ids, Target::cuda);
     const Case c = case_of(name);
@@ -257,10 +243,9 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
   expect_choices_within(allowed_regret, "h200/published.json", 8);
 }
 
-// Three of these are beyond 3 %: between one and another value_width of two_pass 5.4 and 3.6 %, and
-// between segmented and two_pass, whose widths differ as well, 3.03 %.
-TEST(Dispatch, IsWithinSixPercentOfTheBestOnHeadsOfModels) {
-  expect_choices_within(0.055, "h200/models.json", 30);
+// One of these is beyond 3 %, by 3.7: between one and another value_width of two_pass.
+TEST(Dispatch, IsWithinFourPercentOfTheBestOnHeadsOfModels) {
+  expect_choices_within(0.04, "h200/models.json", 30);
 }
 
 // ---- where the constants come from ----
@@ -417,12 +402,12 @@ void expect_fits(const Campaign& campaign) {
   }
 }
 
-TEST(DispatchFit, TheConstantsAreThoseOfTheRecordOfAnH200) { expect_fits(h200_record()); }
+TEST(DispatchFit, TheConstantsAreThoseOfTheLadderOfAnH200) { expect_fits(h200_ladder()); }
 
 TEST(DispatchFit, TheConstantsOfTheCpuAreThoseOfItsReport) { expect_fits(cpu_report()); }
 
 TEST(DispatchFit, EveryCostIsOfSomethingMeasured) {
-  Fitted all = fit(h200_record());
+  Fitted all = fit(h200_ladder());
   all.merge(fit(cpu_report()));
   for (const Cost& cost : costs()) EXPECT_TRUE(all.contains(cost.kind)) << cost.kind;
 }
@@ -433,8 +418,8 @@ TEST(DispatchFit, EveryCostIsOfSomethingMeasured) {
 TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
   std::map<std::string, std::vector<std::pair<const Measured*, std::map<std::string, Sample>>>>
       cases;
-  for (const Measured& m : h200_record().problems)
-    cases[m.name].emplace_back(&m, samples_of(h200_record(), m));
+  for (const Measured& m : h200_ladder().problems)
+    cases[m.name].emplace_back(&m, samples_of(h200_ladder(), m));
   ASSERT_EQ(cases.size(), 8U);
   constexpr unsigned four_largest = 141;  // a bit a case, in the order of their names
   double worst = 0;
@@ -456,7 +441,7 @@ TEST(DispatchFit, ConstantsOfAnyHalfOfTheCasesDoForTheOtherHalf) {
       for (const auto& [m, all] : problems)
         for (const bool exact : {false, true}) {
           std::pair<double, std::string> choice = {HUGE_VAL, ""};
-          for (const std::string& id : h200_record().ids) {  // of equal ones the first, as ever
+          for (const std::string& id : h200_ladder().ids) {  // of equal ones the first, as ever
             if (!all.contains(id) || (exact && has_bound(id))) continue;
             const double us = predicted_us(fitted, all.at(id).work);
             if (us < choice.first) choice = {us, id};
@@ -495,7 +480,7 @@ TEST(Dispatch, AlwaysChoosesAndSaysWhy) {
     for (const Scope scope : all_scopes)
       for (const int processors : device_sizes)
         for (const double chunk_gates : {0.0, -0.1, -3.2, -1e4}) {
-          const auto choice = dispatch(h200_record().rungs, problem, scope, h200(processors),
+          const auto choice = dispatch(h200_ladder().rungs, problem, scope, h200(processors),
                                        {.chunk_gates = chunk_gates});
           ASSERT_TRUE(choice);
           EXPECT_TRUE(std::isfinite(choice->predicted_s) && choice->predicted_s >= 0);
@@ -516,7 +501,7 @@ double worst_of_more_processors(const std::vector<Variant>& rungs, const Problem
 }
 
 TEST(Dispatch, MoreProcessorsAreNeverPredictedSlower) {
-  std::vector<std::string> ids = h200_record().ids;
+  std::vector<std::string> ids = h200_ladder().ids;
   std::erase_if(ids, [](const std::string& id) { return id.find(":segments=auto") != id.npos; });
   for (const Problem& problem : shapes())
     for (const bool exact : {false, true})
@@ -531,7 +516,7 @@ TEST(Dispatch, MoreProcessorsAreNeverPredictedSlower) {
 TEST(Dispatch, MoreProcessorsArePredictedLittleSlowerWhereTheCutIsAnother) {
   for (const Problem& problem : shapes())
     for (const auto& [exact, most] : {std::pair{false, 1.08}, {true, 1.1}})
-      EXPECT_LE(worst_of_more_processors(h200_record().rungs, problem, exact), most)
+      EXPECT_LE(worst_of_more_processors(h200_ladder().rungs, problem, exact), most)
           << problem.sequences() << " sequences of " << problem.tokens() << " tokens";
 }
 
@@ -539,7 +524,7 @@ TEST(Dispatch, MoreWorkIsNeverPredictedFaster) {
   for (const bool exact : {false, true}) {
     double shorter_s = 0;
     for (int tokens = 64; tokens <= 1 << 18; tokens *= 2) {
-      const auto choice = dispatch(h200_record().rungs, problem_of({tokens}, 4, 8, false),
+      const auto choice = dispatch(h200_ladder().rungs, problem_of({tokens}, 4, 8, false),
                                    Scope::core, h200(), {.exact = exact});
       EXPECT_GE(choice->predicted_s, shorter_s) << tokens;
       shorter_s = choice->predicted_s;
@@ -550,7 +535,7 @@ TEST(Dispatch, MoreWorkIsNeverPredictedFaster) {
 TEST(Dispatch, AShortSequenceIsNotCut) {
   for (const int tokens : {1, 64, 200, 256}) {
     const Problem problem = problem_of({tokens}, 4, 4, false);
-    const auto choice = dispatch(h200_record().rungs, problem, Scope::core, h200(), {});
+    const auto choice = dispatch(h200_ladder().rungs, problem, Scope::core, h200(), {});
     EXPECT_EQ(choice->reason.find("segments"), std::string::npos) << choice->reason;
   }
 }
@@ -558,7 +543,7 @@ TEST(Dispatch, AShortSequenceIsNotCut) {
 TEST(Dispatch, WhatHasABoundIsLeftOutWhereItMustBe) {
   const Problem problem = problem_of({8192}, 4, 4, false);
   const auto name = [&](const KnownInputs& inputs) {
-    return dispatch(h200_record().rungs, problem, Scope::core, h200(), inputs)->variant->name;
+    return dispatch(h200_ladder().rungs, problem, Scope::core, h200(), inputs)->variant->name;
   };
   EXPECT_EQ(name({}), "segmented");
   EXPECT_EQ(name({.exact = true}), "two_pass");
@@ -572,14 +557,14 @@ TEST(Dispatch, OlderDevicesGetWhatTheyCanRun) {
   a100.capability = 80;
   const std::set<std::string> rungs = {"baseline", "residual", "fused", "wide"};
   for (const Problem& problem : shapes()) {
-    const auto choice = dispatch(h200_record().rungs, problem, Scope::core, a100, {});
+    const auto choice = dispatch(h200_ladder().rungs, problem, Scope::core, a100, {});
     ASSERT_TRUE(choice);
     EXPECT_TRUE(rungs.contains(choice->variant->name)) << choice->variant->name;
   }
   std::vector<std::string> ids;
-  for (const std::string& id : h200_record().ids)
+  for (const std::string& id : h200_ladder().ids)
     if (rungs.contains(id.substr(0, id.find(':')))) ids.push_back(id);
-  for (const Measured& m : h200_record().problems) {
+  for (const Measured& m : h200_ladder().problems) {
     double best_s = HUGE_VAL;
     for (const std::string& id : ids) best_s = std::min(best_s, m.medians.at(id));
     const std::vector<Variant> portable = rungs_of(ids, Target::cuda);
@@ -589,13 +574,13 @@ TEST(Dispatch, OlderDevicesGetWhatTheyCanRun) {
   }
   // Heads enough to fill any device: then 128 values a CTA read the inputs once.
   const auto full =
-      dispatch(h200_record().rungs, problem_of(std::vector<int>(64, 8192), 16, 64, false),
+      dispatch(h200_ladder().rungs, problem_of(std::vector<int>(64, 8192), 16, 64, false),
                Scope::core, a100, {});
   EXPECT_EQ(id_of(*full), "wide:stages=2:threads=256");
 }
 
 TEST(Dispatch, WhatAProblemOrADeviceRulesOutIsNotChosen) {
-  std::vector<Variant> rungs = h200_record().rungs;
+  std::vector<Variant> rungs = h200_ladder().rungs;
   const Problem problem = problem_of({8192}, 4, 4, false);
   const auto rung = [&](const char* name) -> Variant& {
     return *std::ranges::find(rungs, name, &Variant::name);
@@ -612,7 +597,7 @@ TEST(Dispatch, WhatAProblemOrADeviceRulesOutIsNotChosen) {
 
 TEST(Dispatch, TheReasonCountsWhatItSpeaksOf) {
   const auto reason = [](const Problem& problem, const KnownInputs& inputs = {}) {
-    return dispatch(h200_record().rungs, problem, Scope::core, h200(), inputs)->reason;
+    return dispatch(h200_ladder().rungs, problem, Scope::core, h200(), inputs)->reason;
   };
   // By hand: 4 heads in halves are 8 CTAs; 16 segments of the 124 chunks behind the warm-up.
   EXPECT_EQ(reason(problem_of({8192}, 4, 4, false)),
@@ -639,13 +624,13 @@ std::vector<Work> work_of(const std::string& id, const Problem& problem, double 
 
 TEST(Dispatch, TheWholeForwardIsDealtOutAsItsSegmentsAre) {
   const Problem problem = problem_of({8192}, 4, 4, false);
-  // Whole: 8 CTAs of 128 chunks and one for the pipeline, whatever the gates.
+  // Whole: 8 CTAs of 128 chunks and 1.3 for the pipeline, whatever the gates.
   for (const double gates : {0.0, -3.2}) {
     const std::vector<Work> whole =
         work_of("forward:segments=1:threshold=-12:value_width=64", problem, gates, Scope::forward);
     ASSERT_EQ(whole.size(), 2U);
-    EXPECT_DOUBLE_EQ(whole[0].longest, 129);
-    EXPECT_DOUBLE_EQ(whole[0].load, 8 * 129 / 132.0);
+    EXPECT_DOUBLE_EQ(whole[0].longest, 129.3);
+    EXPECT_NEAR(whole[0].load, 8 * 129.3 / 132, 1e-9);
     EXPECT_EQ(whole[1].longest, 1);
   }
   const auto cut =
@@ -663,6 +648,7 @@ TEST(Dispatch, WhoDoesNotServeForwardIsPreparedFor) {
   EXPECT_EQ(work[1].longest, 2);
   EXPECT_EQ(work[2].cost->kind, "cuda:preparation");
   EXPECT_DOUBLE_EQ(work[2].load, 3 * (4 + 1.6 * 2) / 132);  // of 3 chunks
+  EXPECT_EQ(work[2].longest, 1);                            // one behind the other
 }
 
 // By hand, of 4 heads and 8 segments of 16 chunks: 4 · (1 + 2 · 6) = 52 CTAs make 7 transitions of
@@ -683,13 +669,16 @@ TEST(Dispatch, TwoPassesAreTransitionsAScanAndOutputs) {
   };
   const char* exact = "two_pass:segments=8:stages=3:threshold=none:value_width=64";
   for (const double gates : {0.0, -3.2, -1e4}) expect_transitions(work_of(exact, problem, gates));
-  // A warm-up of 4 chunks saves them, and so does one of 6. One that is longer does not.
+  // A warm-up of 4 chunks saves them, and so does one of 6. One that is longer does not. A chunk of
+  // it takes less where heads share their keys.
   const char* bounded = "two_pass:segments=8:stages=3:threshold=-12:value_width=64";
   for (const auto& [gates, warm_up] : {std::pair{-3.0, 4}, {-2.0, 6}}) {
     const std::vector<Work> work = work_of(bounded, problem, gates);
     ASSERT_EQ(work.size(), 3U);
     EXPECT_EQ(work[0].cost->kind, "cuda:start");
-    EXPECT_DOUBLE_EQ(work[1].longest, 18 + 0.7 * warm_up);
+    EXPECT_DOUBLE_EQ(work[1].longest, 18.3 + 0.78 * warm_up);
+    EXPECT_DOUBLE_EQ(work_of(bounded, problem_of({8192}, 2, 4, false), gates)[1].longest,
+                     18.3 + 0.7 * warm_up);
     EXPECT_EQ(work[2].longest, 1);
   }
   expect_transitions(work_of(bounded, problem, -1.9));

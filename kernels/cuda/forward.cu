@@ -15,10 +15,10 @@
 //   is less than 1,000; the tensor cores have 2,304 + 256 + 430 of the 3,500.
 // Predicted from rung 9's core as it was then, in µs: short 15, chain and parallel 22.5 to 24.5,
 // long and batch 81 to 88, wide 152 to 165, deep 158 to 170.
-// Measured (H200, graph timing): short 24, chain and parallel_equal 36, parallel_gva 49, long and
-// batch 126, wide and deep 231 to 234, 6 to 9 % of it to find ill-conditioned chunks; rung 9 behind
-// the preparation 18, 27, 27, 93 and 173. ncu, wide_gva_state: a Make group of 128 takes 5,300
-// cycles for a chunk, twice what was predicted, and State waits for it a quarter of its time:
+// Measured (H200, graph timing): short 26, chain and parallel_equal 37 and 39, parallel_gva 50,
+// long and batch 132, wide and deep 244, 6 to 9 % of it to find ill-conditioned chunks; rung 9
+// behind the preparation 18, 26, 27, 88 and 166. ncu, wide_gva_state: a Make group of 128 takes
+// 5,300 cycles for a chunk, twice what was predicted, and State waits for it a quarter of its time:
 //   N, and D by substitution 2,100 (442 instructions, of which each waits for the one before), for
 //   the slowest warp's D 330; the row of A 640, for the slowest row 510; the products for the next
 //   chunk 730 until they are issued, among those of State; P' 770

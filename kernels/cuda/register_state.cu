@@ -17,8 +17,8 @@
 // 1.32 µs, or rather 1.7, as both wait for the same loads and shared memory.
 //
 // Measured (H200, graph timing, reports/h200/ladder.json), µs a chunk of chain_equal, long_low_gva
-// and batch_split_gva, three stages: 64 values 1.14 to 1.22, 128 values 1.75 to 1.80. With two
-// stages 1.8 to 2.1 and 2.5 to 2.8: a stage is free for V only when Store has read O from there.
+// and batch_split_gva, three stages: 64 values 1.13 to 1.19, 128 values 1.62 to 1.68. With two
+// stages 1.6 to 1.7 and 2.4 to 2.5: a stage is free for V only when Store has read O from there.
 //
 // What was tried (segmented, wide_gva_state, µs; one after the other):
 //   150.2  as it was: ptxas mixes arithmetic in between the products, as it likes

@@ -27,7 +27,7 @@
 // wide_gva_state (2 segments of 65 chunks) and deep_gva_state (4 of 67) 86 to 112 µs, where their
 // bytes take 97; long_low_gva (16 of 35) 47 to 61; chain_equal (16 of 12) 10 to 14. Measured (H200,
 // graph timing with some 5 µs of an event inside, reports/h200/ladder.json), best of
-// segments=auto: 137, 137, 74 and 21; short_tail_state 15.
+// segments=auto: 135, 134, 71 and 19; short_tail_state 13.
 //
 // Where it goes, wide_gva_state, µs by the graph of single calls, of 134 to 138:
 //   without loads but a segment's first 125, without stores 131, without either 121
@@ -39,8 +39,8 @@
 // By ncu it takes 227,000 cycles, and without loads 223,000: of those, State's chain is made, at
 // 3,300 a chunk where the tensor cores have 2,304. What loads cost is the clock: 1.60 GHz with
 // them, 1.75 without. The clock also is why a row may take 150 to 160: after some 5 to 10 ms of
-// this without a pause it falls to 1.55 GHz, and stays there until there is one; where memory lies
-// makes no difference. Neither power nor a reason shows it.
+// this without a pause it falls to 1.55 GHz, and stays there until there is one: the card comes to
+// its 700 W (NVML's sw_power_cap; the row is throttled). Where memory lies makes no difference.
 //
 // On one card each, µs by the graph, before and after:
 //   what the copy engine is told from one elected thread of a warp that does nothing else, and not
