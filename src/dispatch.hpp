@@ -8,11 +8,12 @@
 //            is free: of one wave the longest CTA, of several what they come to
 //   load     chunks of all CTAs, a processor: what CTAs side by side take from each other's memory
 //            and what kernels before and after the chain spread over all processors
-// A CTA takes one chunk more than it has, to fill and drain its pipeline, and three where it begins
-// with a given state. A chunk of a warm-up, without output, is 0.65 of one, and a segment that
-// warms up takes one more, in which it looks for where to begin. A transition has a cost of its
-// own, and four more to write what it found. The two further launches of two_pass are 1.4 starts
-// together, and its outputs begin beside them.
+// A CTA takes 1.3 chunks more than it has, to fill and drain its pipeline, and three where it
+// begins with a given state. A chunk of a warm-up, without output, is 0.7 of one, or 0.78 where no
+// other head has the same keys, and a segment that warms up takes one more, in which it looks for
+// where to begin. A transition has a cost of its own, and seven more to write what it found. The
+// two further launches of two_pass are 3 starts together, and its outputs begin beside them. A
+// preparation takes one chunk, its first, whatever its load.
 #pragma once
 
 #include <optional>

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -205,12 +206,15 @@ TEST(Dispatch, IsWithinThreePercentOfTheBestOfTheLadder) {
     }
 }
 
-// What is chosen for the cases of a report, of the instances that are in it.
-void expect_choices_within(double allowed, const std::string& file, std::size_t least_groups) {
+// What is chosen for the cases of a report, of the instances that are in it. `fitted`: in a timing
+// that the constants were fitted to, which says nothing new.
+void expect_choices_within(double allowed, const std::string& file, std::size_t least_groups,
+                           std::optional<Timing> fitted = {}) {
   const Report report = read_report(reports + file);
   std::map<std::tuple<std::string, Scope, Timing>, std::map<std::string, TimeSummary>> groups;
   for (const Row& row : report.rows)
-    if (row.time_s) groups[{row.case_name, row.scope, row.timing}][row.variant] = *row.time_s;
+    if (row.time_s && row.timing != fitted)
+      groups[{row.case_name, row.scope, row.timing}][row.variant] = *row.time_s;
   ASSERT_GE(groups.size(), least_groups) << file;
   for (const auto& [where, times] : groups) {
     const auto& [name, scope, timing] = where;
@@ -235,15 +239,15 @@ void expect_choices_within(double allowed, const std::string& file, std::size_t 
   }
 }
 
-// Other runs, and what the model was not fitted to: other timings, gates that forget nothing, other
-// shapes.
+// What the constants were not fitted to: other timings, gates that forget nothing, other shapes.
 TEST(Dispatch, IsWithinThreePercentOfTheBestInOtherReports) {
-  expect_choices_within(allowed_regret, "h200/ladder.json", 48);
+  expect_choices_within(allowed_regret, "h200/ladder.json", 32, Timing::graph);
   expect_choices_within(allowed_regret, "h200/weak-gates.json", 8);
   expect_choices_within(allowed_regret, "h200/published.json", 8);
 }
 
-// One of these is beyond 3 %, by 3.7: between one and another value_width of two_pass.
+// One of these is beyond 3 %, at 3.7: between one and another value_width of two_pass. What a chunk
+// of warm-up takes was found with these in view.
 TEST(Dispatch, IsWithinFourPercentOfTheBestOnHeadsOfModels) {
   expect_choices_within(0.04, "h200/models.json", 30);
 }

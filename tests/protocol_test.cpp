@@ -465,6 +465,7 @@ struct RegisterChain {
   }
   void scores(Role& self, int c) const {
     self.wait(full[stage(c)], parity(c));
+    self.read({gates(c)});
     wait_for_place_of_low(self, c);
     if (is_split(c)) self.write({low(c)});
     if (has_output(c)) {
@@ -589,7 +590,7 @@ TEST(RegisterChain, EveryBarrierIsNeeded) {
                          const std::string& what) {
     EXPECT_TRUE(fails_by(kind, what, protocol.without(barrier, role))) << barrier << ' ' << role;
   };
-  needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
+  needs("full", "Scores", read_before_write, "gates(0), by Scores(0)");
   needs("full", "State0", read_before_write, "V0(0), by State0(0)");
   needs("free", "", overwrite_before_read, "inputs(0), by Load(2)");
   needs("free", "Load", overwrite_before_read, "inputs(0), by Load(2)");
@@ -712,7 +713,7 @@ TEST(OutputsChain, EveryBarrierIsNeeded) {
           "State0(1) at full[2], State1(1) at full[2], "
           "Store(1) at output_full[1]");
   }
-  needs("full", "Scores", read_before_write, "inputs(0), by Scores(0)");
+  needs("full", "Scores", read_before_write, "gates(0), by Scores(0)");
   needs("full", "State0", read_before_write, "V0(0), by State0(0)");
   needs("full", "State1", read_before_write, "V1(0), by State1(0)");
   needs("scores_full", "State0", read_before_write, "P(0), by State0(1)");

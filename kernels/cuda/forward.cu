@@ -26,12 +26,12 @@
 // What was tried: A without gates where γ can be divided by. N with gates is Γ (B KKᵀ) Γ⁻¹ below
 // the diagonal, so A is Γ T Γ⁻¹ with T = (I + strictly_lower(B KKᵀ))⁻¹; then R gets −β γ_C, W faded
 // is R Tᵀ, and P' and State's one operand for S' and O are as now. State had 192 registers
-// and its usual order, Make 88, N a tile of its own in turns, P' beside D. Right, and not faster:
-// short 23, chain 35, long 126, wide 229. By ncu Make still takes 6,200 cycles: products of K wait
-// 900 for the slowest row of A and 530 to be done, N takes 1,060, D 770, P' 230, A 650 and its
-// barriers 400. What would close it: a second Make group, for which there are no registers; or D of
-// two chunks at once, each warp a chunk and not a row of blocks, as the preparation does
-// (kernels/prepare/chunk_inverse.cuh).
+// and its usual order, Make 88, N a tile of its own in turns, P' beside D. Right, and no faster
+// than what stood here then: short 24, 23, chain 36, 35, long 126, 126, wide 231, 229. By ncu Make
+// still takes 6,200 cycles: products of K wait 900 for the slowest row of A and 530 to be done, N
+// takes 1,060, D 770, P' 230, A 650 and its barriers 400. What would close it: a second Make group,
+// for which there are no registers; or D of two chunks at once, each warp a chunk and not a row of
+// blocks, as the preparation does (kernels/prepare/chunk_inverse.cuh).
 #include "kernels/cuda/forward_chain.cuh"
 #include "kernels/cuda/pieces.cuh"
 #include "kernels/cuda/rungs.hpp"

@@ -709,8 +709,8 @@ struct RegisterChain {
       if constexpr (!with_output) release(shared.free[now.stage]);
     }
     // Until the next chunk's inputs are there; behind the `last` one that one's stay, and
-    // ill_conditioned is whatever lies in the next place of gates: to ask first takes more
-    // instructions a chunk.
+    // ill_conditioned and factor are whatever lies in the next place of gates: to ask first takes
+    // more instructions a chunk.
     __device__ void come_to_next(bool last) {
       const Turn<stages> now = turn;
       stage_before = now.stage;

@@ -36,11 +36,11 @@
 //   with factors of columns that are not read 129: they are 512 of 2,345 passes through the LSU a
 //   chunk, which is busy for 70 % of the time. So whoever asks shared memory for a number waits 100
 //   to 250 cycles for it
-// By ncu it takes 227,000 cycles, and without loads 223,000: of those, State's chain is made, at
-// 3,300 a chunk where the tensor cores have 2,304. What loads cost is the clock: 1.60 GHz with
-// them, 1.75 without. The clock also is why a row may take 150 to 160: after some 5 to 10 ms of
-// this without a pause it falls to 1.55 GHz, and stays there until there is one: the card comes to
-// its 700 W (NVML's sw_power_cap; the row is throttled). Where memory lies makes no difference.
+// By ncu, which has it take 142 µs, it is 227,000 cycles, and without loads 223,000 and 128 µs:
+// State's chain, of 3,300 a chunk where the tensor cores have 2,304. What loads cost is the clock,
+// 1.60 GHz with them, 1.75 without. The clock also is why a row may take 150 to 160: after some 5
+// to 10 ms of this without a pause it falls to 1.55 GHz, and stays there until there is one: the
+// card comes to its power cap (NVML; the row is throttled). Where memory lies makes no difference.
 //
 // On one card each, µs by the graph, before and after:
 //   what the copy engine is told from one elected thread of a warp that does nothing else, and not

@@ -37,14 +37,14 @@
 // S goes out in 17 KiB of stores, which take 500 cycles, and a register that had their address was
 // wanted again at once. By way of shared memory and the copy engine instead it was worse, 53 and
 // 169: the fence alone takes 450. Now the address is carried from step to step: 47.1 and 166.0, so
-// nothing was won. By the fit of `auto` to all cases a step takes about 1.2 µs.
+// nothing was won. By the fit of `auto` to all cases a step takes about 2 µs.
 //
 // So there are fewer steps one behind the other: boundaries in groups of about the root of their
 // number, and outputs that go from group to group. chain_equal had 14 steps; now it has 3 within
 // groups of 4, in 56 CTAs, and up to 3 in outputs. long_low_gva had 6, and has 2 and up to 2. Those
 // CTAs of outputs that begin with the scan's end are those of the first segments, which take no
 // step. Predicted: a step in outputs 0.8 µs, 0.5 for inputs that wait for the last, 37 and 162.5 in
-// all. Measured, in a graph: 43.2 and 171.8 (weak-gates.json; 162.5 with 128), a step about 1.5.
+// all. Measured, in a graph: 43.0 and 163.8 (weak-gates.json; 155.9 with 128).
 // What would help further: a third place for M in outputs, of 64 values; more CTAs a head, of 32
 // values, with M as left operand.
 //

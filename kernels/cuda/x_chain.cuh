@@ -39,10 +39,10 @@
 // S 336, Q S 336, S' 296, and some 110 until what S' has made is rounded: 1250 cycles for a State
 // alone. Keys takes some 600 and Scores 800, so that they are ahead of it. All of them together
 // want the tensor cores for 1536, a fifth more than the W form: 1650 to 1750 cycles, 0.95 to 1.0 µs
-// a chunk, where the W form was measured at 1.14 to 1.22. With 128 values the tensor cores would
+// a chunk, where the W form was measured at 1.13 to 1.19. With 128 values the tensor cores would
 // be wanted for 2432, 128 more than by the W form, whose two chains fill each other's gaps there:
 // nothing to be won.
-// Measured (H200, graph timing): 1.37 to 1.42 µs a chunk, a fifth more than the W form, and in
+// Measured (H200, graph timing): 1.32 to 1.37 µs a chunk, a sixth more than the W form, and in
 // segments short_tail_state 13.8 where the W form had 13.2. Three groups that issue products at
 // once wait for each other. Not to be had: W P' right behind S', before that is waited for. ptxas
 // takes the rounding of S for a read of registers under way, and issues the products one by one.

@@ -44,8 +44,8 @@
 // 177.7 to 174.3 by the graph; with no A written at all it would be 14 less than at first. Of its
 // time a warp then waits 13 % for the first gates, behind the first K of all CTAs, 5 % for K, and
 // 34 % for shared memory; DRAM gives 2.9 TB/s. With gates before K 171.8 became 169.9.
-// With the chunks that the chain begins with made last, so that their K and A are in L2 then, the
-// forward of wide_gva_state went from 167.9 to 166.6, of deep_gva_state from 168.1 to 168.0.
+// With the chunks that segments begin with made last, so that their K and A are in L2 then, forward
+// went from 167.9 to 166.6 (wide_gva_state), 168.1 to 168.0 (deep); those of warm-ups come first.
 #include "kernels/cuda/processors.cuh"
 #include "kernels/cuda/roles.cuh"
 #include "kernels/prepare/chunk_inverse.cuh"
@@ -70,7 +70,7 @@ struct HopperPreparation : sm80::Preparation {
     unsigned parts;         // of all chunks, that the chain's kernel goes through side by side
   };
   // Which chunk is the i-th: the later ones of all parts come first. So the earlier ones, with
-  // which the chain begins, are in L2 then. The first parts may be longer by one.
+  // which segments begin but for their warm-up, are in L2 then. Parts may be longer by one.
   static __device__ unsigned chunk_of(const Arguments& arguments, unsigned i) {
     const unsigned parts = arguments.parts, length = arguments.chunks / parts;
     const unsigned longer = arguments.chunks % parts;
