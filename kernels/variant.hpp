@@ -61,6 +61,10 @@ struct Problem {
 // large elements far from the diagonal as near it.
 inline constexpr float most_squares = 5;
 
+// The second element of A_low in a chunk that has no low half: 1, or 2 in a gentle one of a folded
+// A.
+inline constexpr BFloat16 plain_mark = {0x3F80}, gentle_mark = {0x4000};
+
 // Where the tensors of a problem lie, in the memory of the backend. Row-major, last index fastest.
 struct Tensors {
   const BFloat16* q = nullptr;           // [tokens][query_heads][128]
@@ -78,9 +82,14 @@ struct Tensors {
   // [tokens][value_heads][64]: row r of a chunk has r+1 columns, the rest is 0. Of its first 32
   // rows the columns from 32 on are 0 beforehand, and nobody need write them.
   BFloat16* A = nullptr;
-  // As A: what rounding took from it where a chunk is ill-conditioned. The first element of another
-  // chunk, here 0, is 1 then, and the rest of it is not there. Null: nobody knows.
+  // As A: what rounding took from it where a chunk is ill-conditioned. The second element of
+  // another chunk, here 0, is 1 then, or 2 in a folded and gentle one, and the rest of it is not
+  // there. Null: nobody knows; not where A is folded.
   BFloat16* A_low = nullptr;
+  // Whether A stands for −F A B G, with diagonal F of what a token's V̂ has left at the chunk's end,
+  // B of β, and G of γ: of a gentle chunk, whose gates and keys allow it, for −G⁻¹ A B G =
+  // −(I + strictly_lower(B KKᵀ))⁻¹ B, in which there are no gates. gates.cuh has the numbers.
+  bool folded = false;
 
   BFloat16* output = nullptr;    // [tokens][value_heads][128]
   float* final_state = nullptr;  // [sequences][value_heads][dk][dv]
@@ -121,6 +130,9 @@ struct Knob {
 struct Instance {
   std::vector<Knob> knobs;
   std::vector<Stage> stages;
+  // Of those that also take a folded A, or make one: what `setup` enqueues then. The tool has the
+  // preparation fold A, in the forward scope, for whoever takes it.
+  std::vector<Stage> folded_stages;
   std::function<std::size_t(const Problem&)> workspace_bytes;  // null: none
   // Untimed: tensor maps, work lists. The workspace (16-byte aligned at least) and the tensors
   // outlive the launch that is returned.

@@ -85,7 +85,7 @@ class Backend {
   // What an empty kernel takes by the backend's timer in a timing mode: the part of a time that is
   // not the kernel's.
   virtual double timer_offset_s(Timing timing) = 0;
-  virtual nlohmann::json resources(const Instance& instance) = 0;
+  virtual nlohmann::json resources(const std::vector<Stage>& stages) = 0;
   // Profilers that wait for it record from the first call to the second.
   virtual void profiler_range(bool /*begins*/) {}
 };

@@ -166,7 +166,7 @@ class CpuBackend : public Backend {
 
   KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>&) override { return {}; }
   double timer_offset_s(Timing) override { return 0; }
-  nlohmann::json resources(const Instance&) override { return nlohmann::json::object(); }
+  nlohmann::json resources(const std::vector<Stage>&) override { return nlohmann::json::object(); }
 
  private:
   std::size_t flush_bytes() const { return 2 * device_.cache_bytes; }

@@ -184,9 +184,9 @@ class CudaBackend : public Backend {
     return *known;
   }
 
-  nlohmann::json resources(const Instance& instance) override {
+  nlohmann::json resources(const std::vector<Stage>& stages) override {
     nlohmann::json all = nlohmann::json::object();
-    for (const Stage& stage : instance.stages) {
+    for (const Stage& stage : stages) {
       if (stage.entry == nullptr) continue;
       cudaFuncAttributes attributes{};
       must(cudaFuncGetAttributes(&attributes, stage.entry), stage.name.c_str());

@@ -55,7 +55,7 @@ void list_variants(Backend& backend) {
       if (variant.target != device.target) continue;
       const std::string why = obstacle(variant, instance, device);
       if (why.empty())
-        print_resources(backend.resources(instance));
+        print_resources(backend.resources(instance.stages));
       else
         fmt::print("        skipped here: {}\n", why);
     }

@@ -74,6 +74,15 @@ std::string obstacle(const Variant& variant, const Instance& instance, Scope sco
   return "";
 }
 
+// Whether the preparation of a row folds A, for an instance that takes it so.
+bool folds(const MeasureRequest& request) {
+  return request.scope == Scope::forward && !serves(*request.variant, Scope::forward) &&
+         !request.instance->folded_stages.empty();
+}
+const std::vector<Stage>& stages_of(const Instance& instance, bool folded) {
+  return folded ? instance.folded_stages : instance.stages;
+}
+
 }  // namespace
 
 Guarded::Guarded(Backend& backend, std::size_t bytes)
@@ -310,7 +319,7 @@ Row Workbench::attempt(const MeasureRequest& request, const std::function<void(R
       of_case.emplace(row.case_name);
       of_variant.emplace(row.variant, row.flop);
     }
-    row.resources = backend_.resources(*request.instance);
+    row.resources = backend_.resources(stages_of(*request.instance, folds(request)));
     work(row);
   });
   return row;
@@ -344,8 +353,10 @@ Workbench::Checked Workbench::make_checked(const MeasureRequest& request, Row& r
   checked.prepares = checked.forward && !serves(*request.variant, Scope::forward);
   row.workspace_bytes = checked.workspace.bytes();
 
-  const Launch prepare = set_up(preparing, problem, tensors_, checked.preparation_workspace);
-  checked.launch = set_up(*request.instance, problem, tensors_, checked.workspace);
+  Tensors tensors = tensors_;
+  tensors.folded = folds(request);
+  const Launch prepare = set_up(preparing, problem, tensors, checked.preparation_workspace);
+  checked.launch = set_up(*request.instance, problem, tensors, checked.workspace);
   if (checked.prepares) {
     checked.launch = [prepare, core = std::move(checked.launch)](Stream stream) {
       prepare(stream);
@@ -411,10 +422,11 @@ void Workbench::time(const MeasureRequest& request, const Checked& checked, Row&
 
   const KernelPass pass = [&] {
     const Range range(phase::kernels);
-    std::vector<Stage> stages = request.instance->stages;
+    const bool folded = folds(request);
+    std::vector<Stage> stages = stages_of(*request.instance, folded);
     if (checked.prepares) {
       const std::vector<Stage>& before =
-          preparation(backend_.device().target, case_.problem).stages;
+          stages_of(preparation(backend_.device().target, case_.problem), folded);
       stages.insert(stages.begin(), before.begin(), before.end());
     }
     return backend_.kernel_pass(request.timing, checked.launch, stages);

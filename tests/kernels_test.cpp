@@ -22,24 +22,28 @@ using test::problem_of;
 struct Rung {
   const Variant* variant;
   const Instance* instance;
+  bool folded = false;  // behind a preparation that folds A
+
+  std::string id() const { return variant_id(*variant, *instance) + (folded ? ":folded" : ""); }
 };
 
-void PrintTo(const Rung& rung, std::ostream* out) {
-  *out << variant_id(*rung.variant, *rung.instance);
-}
+void PrintTo(const Rung& rung, std::ostream* out) { *out << rung.id(); }
 
 std::vector<Rung> rungs() {
   std::vector<Rung> all;
   for (const Variant& variant : ladder())
     for (const Instance& instance : variant.instances)
-      if (instance.obstacle.empty()) all.push_back({&variant, &instance});
+      if (instance.obstacle.empty()) {
+        all.push_back({&variant, &instance});
+        if (!instance.folded_stages.empty()) all.push_back({&variant, &instance, true});
+      }
   return all;
 }
 
 // "Cpu_recurrent_threads_all", "Cuda_baseline_stages_3"
 std::string test_name(const testing::TestParamInfo<Rung>& info) {
   std::string name = info.param.variant->target == Target::cuda ? "Cuda_" : "Cpu_";
-  for (const char c : variant_id(*info.param.variant, *info.param.instance))
+  for (const char c : info.param.id())
     name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
 }
@@ -55,8 +59,11 @@ class Kernels : public testing::TestWithParam<Rung> {
   }
 
   bool on_gpu() const { return GetParam().variant->target == Target::cuda; }
-  std::string id() const { return variant_id(*GetParam().variant, *GetParam().instance); }
-  void run(HostCase& c) const { c.run_forward(*GetParam().instance, GetParam().variant->target); }
+  std::string id() const { return GetParam().id(); }
+  void run(HostCase& c) const {
+    c.folded = GetParam().folded;
+    c.run_forward(*GetParam().instance, GetParam().variant->target);
+  }
 
   // Within the health gate; `ordinary` inputs within what a sound bf16 kernel reaches.
   void expect_right(HostCase& c, const std::string& what, bool ordinary = true) const {

@@ -38,6 +38,7 @@ struct HostCase {
   static constexpr std::size_t padding = 128 * 128;
 
   Problem problem;
+  bool folded = false;  // whether A is made, and taken, so
   std::vector<BFloat16> q, k, v, A, A_low, output;
   std::vector<float> raw_g, beta, initial_state, g, final_state;
   std::vector<Chunk> chunks;
@@ -102,6 +103,7 @@ struct HostCase {
             .g = g.data(),
             .A = A.data(),
             .A_low = A_low.empty() ? nullptr : A_low.data(),
+            .folded = folded,
             .output = output.data(),
             .final_state = final_state.data()};
   }
@@ -149,6 +151,7 @@ struct HostCase {
                        .g = upload(g),
                        .A = upload(A),
                        .A_low = upload(A_low),
+                       .folded = folded,
                        .output = upload(output),
                        .final_state = upload(final_state)};
     const Instance& preparing = preparation(Target::cuda, problem);

@@ -17,6 +17,7 @@ class OtherTimers : public Backend {
  public:
   double sample_s = 100e-6;  // of each sample
   KernelPass pass;
+  std::vector<Stage> stages;       // that it last looked for
   std::vector<std::string> flags;  // of its samplers
   bool throttled = false;
 
@@ -49,14 +50,19 @@ class OtherTimers : public Backend {
   std::unique_ptr<Sampler> sampler(Timing, const Launch& launch) override {
     return std::make_unique<Fixed>(launch, *this);
   }
-  KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>&) override { return pass; }
+  KernelPass kernel_pass(Timing, const Launch&, const std::vector<Stage>& of) override {
+    stages = of;
+    return pass;
+  }
   double timer_offset_s(Timing) override { return pass.offset_s; }
   void begin_telemetry() override { ++watching_; }
   TelemetrySummary end_telemetry() override {
     EXPECT_EQ(--watching_, 0);
     return {.throttled = throttled};
   }
-  nlohmann::json resources(const Instance& instance) override { return cpu_->resources(instance); }
+  nlohmann::json resources(const std::vector<Stage>& stages) override {
+    return cpu_->resources(stages);
+  }
 
  private:
   class Fixed : public Sampler {
@@ -190,6 +196,33 @@ TEST(Workbench, OfAOnlyTheQuadrantAboveTheDiagonalIsThereBeforehand) {
   bench.measure(
       {.variant = &variant, .instance = &variant.instances.front(), .scope = Scope::forward});
   EXPECT_GT(looks, 0);
+}
+
+// Whoever takes a folded A is told that it gets one, where the tool prepares for it alone.
+TEST(Workbench, AIsFoldedInTheForwardOfWhoTakesItSo) {
+  bool told = false;
+  Instance instance = cpu::chunked().instances.front();
+  instance.stages = {{.name = "as it is"}};
+  instance.folded_stages = {{.name = "folded"}};
+  instance.setup = [&, own = instance.setup](const Problem& problem, Tensors x, void* room) {
+    told = x.folded;
+    x.folded = false;  // which the CPU's preparation does not know
+    return own(problem, x, room);
+  };
+  Variant variant = cpu::chunked();
+  variant.instances = {instance};
+  OtherTimers backend;
+  Case c;
+  c.problem = test::problem_of({70}, 1, 1, false);
+  Workbench bench(backend, c, nullptr);
+  for (const Scope scope : {Scope::core, Scope::forward, Scope::core}) {
+    const bool folds = scope == Scope::forward;
+    const Row row = bench.measure({.variant = &variant, .instance = &instance, .scope = scope});
+    EXPECT_EQ(row.status, Status::passed) << row.reason;
+    EXPECT_EQ(told, folds);
+    ASSERT_FALSE(backend.stages.empty());
+    EXPECT_EQ(backend.stages.back().name, folds ? "folded" : "as it is");
+  }
 }
 
 // A fault seen elsewhere: the flush of the cache is counted inside the timed window.

@@ -33,7 +33,7 @@ void put_low_half(const ChunkView& view, const Square& a) {
   }
   BFloat16* const to = view.tensors.A_low;
   if (!(squares > most_squares)) {
-    to[view.element(0) * chunk_tokens] = to_bfloat16(1);
+    to[view.element(0) * chunk_tokens + 1] = to_bfloat16(1);
     return;
   }
   for (int r = 0; r < n; ++r)

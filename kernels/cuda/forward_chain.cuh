@@ -80,7 +80,7 @@ struct RawGates {
     // The chunk's sum the same in both warps, to the bit, and that of its last token.
     const float first = token < 32 ? all : rest, second = token < 32 ? rest : all;
     if (token == chunk_tokens - 1) g = first + second;
-    TokenGates{g, beta, first + second}.write(gates);
+    TokenGates{g, beta, first + second}.ratios().put(gates);
     betas[token] = beta;
   }
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/place.cuh"
+#include "kernels/sm80/mma.cuh"
 
 namespace gdn {
 
@@ -42,6 +43,7 @@ struct RatioGates {                    // 1,552 bytes; tokens beyond the end rep
     float factor;  // of S/u, for it to be S behind the chunk: γ̃_C; or 1: it stays S/u
     unsigned ill_conditioned;  // whether it is
     float inverse_factor;      // maybe infinite in a steep chunk, which has no use for it
+    float unit;  // where A is folded: u behind the chunk, if S shall be there and not S/u; else 1
   };
 
   float g[chunk_tokens];  // log γ̃
@@ -50,6 +52,27 @@ struct RatioGates {                    // 1,552 bytes; tokens beyond the end rep
   ColumnVector fade;      // of what a token adds to S: reach/γ̃; to S/u: 1/γ̃
   ColumnVector output;    // scale · γ'
   Whole whole;
+
+  // What a folded A has of a token's gates (variant.hpp), but in a gentle chunk: F and −B G. The
+  // state's u is in neither.
+  static constexpr float least_of_gentle = -48;  // of the log of γ_C
+  static __device__ float row(float g, float last) { return sm80::exponential(reach(g, last) - g); }
+  static __device__ float column(float g, float beta) {
+    return -beta * sm80::exponential(max(g, least));
+  }
+  // Its element on the diagonal, of which rounding would take as much from all that the token
+  // writes. So its column is that much larger or smaller for the element to be a bf16, and V makes
+  // good for it; what is erased of the state is off by it. Not where there is a low half.
+  static __device__ float diagonal(float g, float last, float beta) {
+    return -beta * sm80::exponential(reach(g, last) - g + max(g, least));
+  }
+  static __device__ float rounded(float x) { return sm80::unpack(sm80::pack(x, 0)).x; }
+  // What the column is multiplied by, and V; 1 where that is of no use.
+  static __device__ float rounding(float diagonal) { return ratio(rounded(diagonal), diagonal); }
+  static __device__ float unrounding(float diagonal) { return ratio(diagonal, rounded(diagonal)); }
+  static __device__ float ratio(float x, float y) {
+    return fabsf(y) < 1e-36F ? 1 : x * sm80::reciprocal(y);
+  }
 
   // Whether γ' is γ̃ in all of the chunk; else it is steep.
   __device__ bool exact() const { return g[chunk_tokens - 1] >= least; }
@@ -98,6 +121,23 @@ struct ScoreFactors<true> {
   }
 };
 
+// Of the token of a thread what RatioGates has of it, and of the chunk, before there is a place.
+struct RatioToken {
+  float g, inverse, residual, fade, output;
+  RatioGates::Whole whole;
+
+  // By the threads of the chunk's tokens alone: to ask again takes registers that Load has not.
+  template <bool folded = false>
+  __device__ void put(RatioGates& to) const {
+    const int token = static_cast<int>(threadIdx.x);
+    to.g[token] = g;
+    to.inverse.at(token) = inverse;
+    if (!folded) to.residual.at(token) = residual, to.fade.at(token) = fade;
+    to.output.at(token) = output;
+    if (token == 0) to.whole = whole;
+  }
+};
+
 // The gates of a chunk in registers, a token a thread: read a chunk before they are written for all
 // to see, so that the memory's latency is not waited for.
 struct TokenGates {
@@ -107,9 +147,10 @@ struct TokenGates {
   __device__ void read(const Tensors& x, const Place& at) {
     const int token = static_cast<int>(threadIdx.x), end = min(at.length, chunk_tokens) - 1;
     if (end < 0 || token >= chunk_tokens) return;
-    g = x.g[at.gate(min(token, end))];
+    const int own = at.gate(min(token, end));
+    g = x.g[own];
     last_g = x.g[at.gate(end)];
-    beta = token <= end ? x.beta[at.gate(token)] : 0;
+    beta = token <= end ? x.beta[own] : 0;
   }
   __device__ void write(ChunkGates& gates) const {
     const int token = static_cast<int>(threadIdx.x);
@@ -119,25 +160,45 @@ struct TokenGates {
     gates.gamma[token] = sm80::exponential(g);
     gates.fade[token] = decay(last_g, g);
   }
-  // Those of a chunk before which there is S/u, and behind it S, or S/u still. `log_u` is at least
-  // least_unit, and so it must be with this chunk's, where there is S/u behind it.
-  __device__ void write(RatioGates& gates, float log_u = 0, bool is_S_behind = true) const {
-    const int token = static_cast<int>(threadIdx.x);
-    if (token >= chunk_tokens) return;
+  // What RatioGates has of the token, in a chunk before which there is S/u, and behind it S, or S/u
+  // still. `log_u` is at least least_unit, and so it must be with this chunk's, where there is S/u
+  // behind it.
+  __device__ RatioToken ratios(float log_u = 0, bool is_S_behind = true) const {
     const float log_gamma = log_u + g, last = log_u + last_g;
     const float held = max(log_gamma, RatioGates::least);
     const float gamma = sm80::exponential(held), inverse = sm80::exponential(-held);
-    gates.g[token] = log_gamma;
-    gates.inverse.at(token) = inverse;
-    gates.residual.at(token) = -beta * gamma;
-    gates.fade.at(token) =
-        is_S_behind ? sm80::exponential(RatioGates::reach(log_gamma, last) - log_gamma) : inverse;
-    gates.output.at(token) = output_scale * gamma;
-    if (token == 0) {
-      const float all = is_S_behind ? last : 0;
-      gates.whole.factor = sm80::exponential(all);
-      gates.whole.inverse_factor = sm80::exponential(-all);
-    }
+    const float log_factor = is_S_behind ? last : 0;
+    return {
+        log_gamma,
+        inverse,
+        -beta * gamma,
+        is_S_behind ? sm80::exponential(RatioGates::reach(log_gamma, last) - log_gamma) : inverse,
+        output_scale * gamma,
+        {sm80::exponential(log_factor), 0, sm80::exponential(-log_factor), 1}};
+  }
+  // The same where A is folded, and with it residual and fade: of a gentle chunk, behind which
+  // there is S/e^log_unit, or S.
+  __device__ RatioToken gentle_ratios(float log_u, float log_unit) const {
+    return folded_ratios(log_u + g, -beta, 0, {1, 0, 1, sm80::exponential(log_unit)});
+  }
+  // And of another one. There is S behind it, and `factor` for its own γ_C, whatever u is.
+  __device__ RatioToken other_ratios(float log_u, bool is_split) const {
+    return folded_ratios(log_u + max(g, RatioGates::least),
+                         is_split ? 0 : RatioGates::diagonal(g, last_g, beta), g,
+                         {sm80::exponential(last_g), is_split, sm80::exponential(-last_g),
+                          sm80::exponential(log_u)});
+  }
+
+ private:
+  static __device__ RatioToken folded_ratios(float log_gamma, float diagonal, float g,
+                                             const RatioGates::Whole& whole) {
+    const float x = sm80::log2_e * log_gamma;
+    return {g,
+            RatioGates::unrounding(diagonal) * sm80::power_of_2(-x),
+            0,
+            0,
+            output_scale * sm80::power_of_2(x),
+            whole};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,9 @@ struct OwnPiece {
 };
 
 // `segments` a sequence; 0: as many as make one wave; with 1 nothing is cut, and nothing dropped.
-// Kernel::arguments(problem, tensors, pieces, threshold) are what Kernel is launched with.
-template <class Kernel>
+// Kernel::arguments(problem, tensors, pieces, threshold) are what Kernel is launched with. OfFolded
+// is the same kernel for a folded A; void: there is none.
+template <class Kernel, class OfFolded = void>
 Instance instance_of_pieces(int segments, int threshold, std::vector<Knob> knobs) {
   const auto ctas_of = [](const Problem& problem) {
     return problem.value_heads * Kernel::Chain::slices;
@@ -45,6 +47,12 @@ Instance instance_of_pieces(int segments, int threshold, std::vector<Knob> knobs
   std::ranges::sort(knobs, {}, &Knob::name);  // as in its id
   return {.knobs = std::move(knobs),
           .stages = {stage_of<Kernel>()},
+          .folded_stages = []() -> std::vector<Stage> {
+            if constexpr (std::is_void_v<OfFolded>)
+              return {};
+            else
+              return {stage_of<OfFolded>()};
+          }(),
           .workspace_bytes =
               [=](const Problem& problem) { return pieces_of(problem).size() * sizeof(Piece); },
           .setup =
@@ -54,10 +62,16 @@ Instance instance_of_pieces(int segments, int threshold, std::vector<Knob> knobs
                                           cudaMemcpyHostToDevice),
                                Kernel::name);
                 throw_on_error(cudaDeviceSynchronize(), Kernel::name);  // it may still be copying
-                return launcher<Kernel>(
-                    static_cast<std::int64_t>(pieces.size()) * ctas_of(problem),
-                    Kernel::arguments(problem, x, static_cast<const Piece*>(workspace),
-                                      static_cast<float>(threshold)));
+                const auto launch_of = [&]<class Own>(std::type_identity<Own>) {
+                  return launcher<Own>(
+                      static_cast<std::int64_t>(pieces.size()) * ctas_of(problem),
+                      Own::arguments(problem, x, static_cast<const Piece*>(workspace),
+                                     static_cast<float>(threshold)));
+                };
+                if constexpr (!std::is_void_v<OfFolded>) {
+                  if (x.folded) return launch_of(std::type_identity<OfFolded>());
+                }
+                return launch_of(std::type_identity<Kernel>());
               },
           .obstacle = "",
           .bound = segments == 1 ? ""

@@ -27,11 +27,12 @@ struct Place {
   __device__ int value_stride() const { return value_heads * head_dim; }
   __device__ int inverse_stride() const { return value_heads * chunk_tokens; }
 
-  // Where the chunk's first row is in q and k, in v and output, in A; row i in g, raw_g and beta.
+  // Where the chunk's first row is in q and k, in v and output, in A; row i in g, raw_g and beta,
+  // of which there are fewer than 2^31 where what belongs to them, 900 bytes each, is on a device.
   __device__ std::int64_t query() const { return row(query_heads, query_head) * head_dim; }
   __device__ std::int64_t value() const { return row(value_heads, head) * head_dim; }
   __device__ std::int64_t inverse() const { return row(value_heads, head) * chunk_tokens; }
-  __device__ std::int64_t gate(int i) const { return row(value_heads, head) + i * value_heads; }
+  __device__ int gate(int i) const { return (token + i) * value_heads + head; }
 
  private:
   __device__ std::int64_t row(int heads, int own) const {

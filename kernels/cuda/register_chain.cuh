@@ -35,6 +35,16 @@
 // e^80; so `fade` is more than exp(g_C − g) where that would not do (gates.cuh), and S' has up to
 // e^−80 of a W in it that is forgotten by more. State does nothing else than elsewhere.
 //
+// Behind a preparation that folds A (`folded`, variant.hpp) State has factors of V and O alone. A
+// is then −F A B G and has those of R and W, and both are rounded as they come:
+//   R = (K S/u)ᵀ − Vᵀ/γ',   W = R Aᵀ,   (S'/u)ᵀ = (S/u)ᵀ + W K
+// In a gentle chunk there are no gates in A, W is what W/γ' is elsewhere, and as ever S/u stays as
+// it is or is to become S: then it is multiplied by `unit` = u γ_C when W K is in it. In another
+// one A has the gates of the chunk, but not u: S/u is multiplied by γ_C before and by u behind, and
+// P' is made as in a steep one, of these gates. A column of A is so much larger or smaller that its
+// element on the diagonal is a bf16, and V/γ' makes good for that: what a token writes has one
+// rounding less, and what it erases one more.
+//
 // An ill-conditioned chunk (variant.hpp), of keys that are alike, has large V̂ that cancels in the
 // sums for S' and O. What is rounded in all rows alike, S, cancels with it; but A, R, W and, where
 // gates are not all 0, P' are rounded element by element. With these alone rounded, in a simulation
@@ -68,6 +78,9 @@
 // tests/protocol_test.cpp goes through all interleavings of this order, and takes each of these
 // away.
 //
+// Load lets go of `full` first and then reads the next gates, and where A is folded makes what it
+// is to put of them as well, which takes registers: how long that takes is nobody's time then.
+//
 // What of a chunk State has under way at once: W P' of the chunk before and K S | S is rounded, O
 // of the chunk before goes out | Q S | S is scaled where it is, R is rounded | A R | nothing | S' |
 // W is rounded, and the next R starts. So an O comes a chunk late, the last one by itself.
@@ -98,18 +111,21 @@ struct Segment {
   int first, first_output, end;
 };
 
-template <int width_, int stages_, bool splits_ = true>
+template <int width_, int stages_, bool splits_ = true, bool folded_ = false>
 struct RegisterChain {
   static constexpr const char* form = "w";
   static constexpr bool splits = splits_;  // ill-conditioned chunks: not in X
+  static constexpr bool folded = folded_;  // A
   static constexpr int width = width_, stages = stages_;
   static constexpr int state_groups = width / 64;
   static constexpr int threads = 128 * (2 + state_groups);
   static constexpr int blocks_per_processor = 1;
   static constexpr bool follows_closely = true;
   // Of a thread. Those of four warpgroups together are 512: all that there are.
-  static constexpr int load_registers = state_groups == 2 ? 32 : 40, scores_registers = 64,
-                       state_registers = 208;
+  static constexpr int load_registers = folded              ? 48
+                                        : state_groups == 2 ? 32
+                                                            : 40,
+                       scores_registers = 64, state_registers = folded ? 200 : 208;
 
   enum Role { LoadAndStore, Scores, FirstState };  // by warpgroup
   // Of LoadAndStore: the gates' warps come first, a token a thread.
@@ -165,31 +181,77 @@ struct RegisterChain {
 
   // ---- Load
 
-  // The gates of one chunk after the other, and which of them are ill-conditioned: 32 at once, a
-  // chunk a lane of the first warp, so that memory is waited for once in so many.
-  struct GatesOfChunks {
+  // Of chunks from one on what A_low says (variant.hpp), a chunk a lane, so that memory is waited
+  // for once in 32.
+  struct Marks {
+    unsigned ill = 0, gentle = 0;
+
+    __device__ void read(const Tensors& x, const Place& first) {
+      const Place at = first.after(lane());
+      unsigned mark = plain_mark.bits;
+      if (x.A_low != nullptr && at.length > 0) mark = x.A_low[at.inverse() + 1].bits;
+      ill = __ballot_sync(~0U, mark == 0);
+      if (folded) gentle = __ballot_sync(~0U, mark == gentle_mark.bits);
+    }
+    __device__ bool is_ill(int round) const { return ill >> round % 32 & 1; }
+    __device__ bool is_gentle(int round) const { return gentle >> round % 32 & 1; }
+  };
+  // The gates of one chunk after the other: read while the one before is on its way.
+  struct PlainGates {
     TokenGates gates;
-    unsigned ill_conditioned = 0;
+    Marks marks;
     float log_u = 0;
 
-    __device__ GatesOfChunks(const Tensors& x, const Place& at) { gates.read(x, at); }
-    // Those of chunk `round`, which begins at `at`, and whether it is the last.
-    __device__ void bring(const Tensors& x, const Place& at, int round, bool last, RatioGates& to) {
-      if (warp() >= engine_warp) return;
-      if (splits && threadIdx.x < 32 && round % 32 == 0) {
-        ill_conditioned = __ballot_sync(~0U, is_ill(x, at.after(lane())));
-      }
+    __device__ PlainGates(const Tensors& x, const Place& at, int) { gates.read(x, at); }
+    // Of chunk `round`, which begins at `at`, and whether it is the last. By the gates' warps.
+    __device__ void put(const Tensors& x, const Place& at, int round, bool last, RatioGates& to) {
+      if (splits && threadIdx.x < 32 && round % 32 == 0) marks.read(x, at);
       const float behind = log_u + gates.last_g;
       const bool is_S_behind = last || behind < RatioGates::least_unit;
-      gates.write(to, log_u, is_S_behind);
-      if (threadIdx.x == 0) to.whole.ill_conditioned = ill_conditioned >> round % 32 & 1;
+      RatioToken ratios = gates.ratios(log_u, is_S_behind);
+      ratios.whole.ill_conditioned = marks.is_ill(round);
+      ratios.put(to);
       log_u = is_S_behind ? 0 : behind;
+    }
+    __device__ void go_on(const Tensors& x, const Place& at, int, int) {
       gates.read(x, at.after(1));
     }
-    static __device__ bool is_ill(const Tensors& x, const Place& at) {
-      return x.A_low != nullptr && at.length > 0 && x.A_low[at.inverse()].bits == 0;
+  };
+  // The same where A is folded. There are registers to read two chunks ahead, and for what is put
+  // to be there before its place is free.
+  struct FoldedGates {
+    TokenGates gates;
+    Marks marks;
+    float log_u = 0;
+    RatioToken ratios;
+
+    __device__ FoldedGates(const Tensors& x, const Place& at, int chunks) {
+      if (warp() >= engine_warp) return;
+      gates.read(x, at);
+      make(x, at, 0, chunks);
+      gates.read(x, at.after(1));
+    }
+    __device__ void put(const Tensors&, const Place&, int, bool, RatioGates& to) const {
+      ratios.template put<true>(to);
+    }
+    __device__ void go_on(const Tensors& x, const Place& at, int round, int chunks) {
+      make(x, at.after(1), round + 1, chunks);
+      gates.read(x, at.after(2));
+    }
+    __device__ void make(const Tensors& x, const Place& at, int round, int chunks) {
+      if (round % 32 == 0) marks.read(x, at);
+      const float before = log_u, behind = log_u + gates.last_g;
+      if (marks.is_gentle(round)) {
+        const bool is_S_behind = round == chunks - 1 || behind < RatioGates::least_unit;
+        log_u = is_S_behind ? 0 : behind;
+        ratios = gates.gentle_ratios(before, is_S_behind ? behind : 0);
+      } else {
+        log_u = 0;
+        ratios = gates.other_ratios(before, marks.is_ill(round));
+      }
     }
   };
+  using GatesOfChunks = std::conditional_t<folded, FoldedGates, PlainGates>;
 
   // The chunks of the segment, all whole but for a sequence's last; those without output go without
   // Q. With a `turn` of parity 1 each place is waited for in the first round as well, until State
@@ -200,27 +262,30 @@ struct RegisterChain {
     Place at = shared.chain.at.after(segment.first);
     const int chunks = segment.end - segment.first;
     const int whole = has_engine ? min(at.length / chunk_tokens, chunks) : 0;
-    GatesOfChunks gates(x, at);
+    GatesOfChunks gates(x, at, chunks);
     int round = 0;
-    const auto load_gates = [&] {
+    const auto load_gates = [&](const Place& at, bool own, bool last) {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // in a first round of parity 0 at once
-      gates.bring(x, at, round, round == chunks - 1, shared.gates[round % gates_slots]);
+      if (own) gates.put(x, at, round, last, shared.gates[round % gates_slots]);
     };
     if (warp() == engine_warp) {
       load_inputs(arguments, shared, at, whole, turn);
       round = whole;
     } else {
       for (; round < whole; ++round, at = at.after(1), turn.next()) {
-        load_gates();
+        load_gates(at, true, round == chunks - 1);
         release(shared.full[turn.stage]);
+        gates.go_on(x, at, round, chunks);
       }
     }
-    for (; round < chunks; ++round, at = at.after(1), turn.next()) {
-      load_gates();
+    for (; round < chunks; ++round, turn.next()) {
+      at = shared.chain.at.after(segment.first + round);
+      load_gates(at, warp() < engine_warp, has_engine || round == chunks - 1);
       load_short(x, shared, round, turn.stage);
       release(shared.full[turn.stage]);
       if constexpr (has_engine) return;  // a short chunk is the last: no registers for another
+      if (warp() < engine_warp) gates.go_on(x, at, round, chunks);
     }
   }
   // By the copy engine. What it is told is uniform, of one elected thread: else there would be a
@@ -470,6 +535,12 @@ struct RegisterChain {
     }
   };
 
+  // The same where A has them: nothing to be done.
+  struct NoFactors {
+    __device__ explicit NoFactors(const ColumnVector&) {}
+  };
+  using FactorsBesideA = std::conditional_t<folded, NoFactors, Factors>;
+
   using Columns = Sum[chunk_tokens / 8];    // of 64 values: [token / 8]
   using Operand = Left[chunk_tokens / 16];  // the same, rounded
 
@@ -479,6 +550,9 @@ struct RegisterChain {
     sm80::scale_columns(pair[0], factors.of[2 * i]);
     sm80::scale_columns(pair[1], factors.of[2 * i + 1]);
     x[i] = left(pair[0], pair[1]);
+  }
+  static __device__ void convert(const Columns& d, const NoFactors&, Operand& x, int i) {
+    x[i] = left(d[2 * i], d[2 * i + 1]);
   }
   // The same in two halves; and all of d.
   static __device__ void split(const Columns& d, Operand& high, Operand& low, int i) {
@@ -493,6 +567,7 @@ struct RegisterChain {
 #pragma unroll
     for (int n = 0; n < chunk_tokens / 8; ++n) sm80::scale_columns(d[n], factors.of[n]);
   }
+  static __device__ void scale(Columns&, const NoFactors&) {}
 
   // A state warpgroup, which has 64 values. Its warps have 16 each: `value` is the first of those,
   // within the CTA's.
@@ -504,6 +579,7 @@ struct RegisterChain {
     unsigned round = 0;          // chunks so far
     unsigned ill_conditioned;    // the chunk at hand
     float factor;                // of S for it to be S behind that, else 1
+    float unit;                  // of S behind it, where A is folded
     Sum S[head_dim / 8] = {};    // Sᵀ/u: [key / 8]
     Left before[head_dim / 16];  // the same, rounded, as a chunk finds it: [key / 16]
     Columns R;                   // Rᵀ, in the course of a chunk Wᵀ
@@ -515,6 +591,7 @@ struct RegisterChain {
     __device__ void come_to_chunk() {
       const RatioGates::Whole whole = gates().whole;
       factor = whole.factor;
+      if constexpr (folded) unit = whole.unit;
       if constexpr (splits) ill_conditioned = whole.ill_conditioned;
     }
 
@@ -581,7 +658,7 @@ struct RegisterChain {
     // A product of registers is issued when the one before it is about done, so what shall be done
     // beside products stands between them, and not behind.
     template <bool with_output, bool after_output>
-    __device__ Factors begin_step() {
+    __device__ FactorsBesideA begin_step() {
       const Input& input = shared.input[turn.stage];
       if constexpr (after_output) products_begin();
 #pragma unroll
@@ -611,7 +688,7 @@ struct RegisterChain {
       }
       products_commit();
       if constexpr (after_output) release_output();
-      const Factors residual(gates().residual);
+      const FactorsBesideA residual(gates().residual);
       if constexpr (with_output) {
         products_begin();
 #pragma unroll
@@ -632,12 +709,13 @@ struct RegisterChain {
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
       const Input& input = shared.input[now.stage];
-      const Factors residual = begin_step<with_output, after_output>();
+      const FactorsBesideA residual = begin_step<with_output, after_output>();
+      const float unit_behind = unit;
       Operand x;
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
       for (int i = 0; i < 4; ++i) convert(R, residual, x, i);
-      const Factors fade(gates().fade);
+      const FactorsBesideA fade(gates().fade);
       products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -663,6 +741,7 @@ struct RegisterChain {
       if (!last) start(next);
       products_wait<0>();
       if constexpr (!with_output) release(shared.free[now.stage]);
+      if (folded && unit_behind != 1) fade_state(unit_behind);
     }
     // The same with R, A, W and P' in two halves each. Of their products that of two low halves is
     // left out, and that of W and P' in the high ones stands where it always does.
@@ -670,7 +749,8 @@ struct RegisterChain {
     __device__ void split_step(bool last) {
       const Turn<stages> now = turn;
       const Input& input = shared.input[now.stage];
-      const Factors residual = begin_step<with_output, after_output>();
+      const FactorsBesideA residual = begin_step<with_output, after_output>();
+      const float unit_behind = unit;
       Operand x, low;
       products_wait<0>();
       scale(R, residual);
@@ -686,7 +766,7 @@ struct RegisterChain {
       }
       products_commit();
       products_wait<0>();
-      scale(R, Factors(gates().fade));
+      scale(R, FactorsBesideA(gates().fade));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {  // there are no registers for all of them
 #pragma unroll
@@ -707,6 +787,7 @@ struct RegisterChain {
       come_to_next(last);
       if (!last) start(Start(*this));
       if constexpr (!with_output) release(shared.free[now.stage]);
+      if (folded && unit_behind != 1) fade_state(unit_behind);
     }
     // Until the next chunk's inputs are there; behind the `last` one that one's stay, and
     // ill_conditioned and factor are whatever lies in the next place of gates: to ask first takes

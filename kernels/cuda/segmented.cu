@@ -55,6 +55,13 @@
 //   73.0, 70.8, short 13.8, 13.3; 64 values 164.5, 162.3
 //   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
 //   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
+//   Load lets go of a chunk before it reads the next gates: wide 131.5, 129.1, deep 130.6, 129.5
+//   A folded by the preparation (register_chain.cuh), so that State has no factors for R and W, and
+//   256 of those passes less; forward: wide 166.8, 160.8, deep 165.0, 160.8,
+//   parallel_gva 28.9, 27.7, 64 values 27.2, 26.3, short 17.9, 17.6, long 87.6, 88.3, batch 87.9,
+//   88.1. What Load does for it is felt: without what makes good for rounded diagonals wide 158,
+//   deep 159, long 87, batch 86.4, but errors 3.7e-3 and not 3.4e-3, and 5.7e-3 at edges. With the
+//   mark of each chunk read with its gates, and not of 32 at once: wide 163.2, 64 values 203.0, 194
 // not kept so far: the State warpgroups in turns (numbered barriers), one at K S and Q S while the
 //   other is at A R and S': wide 136.5, 135.3, deep 136.7, 135.2, chain 20.1, 20.3
 // and tried and lost:
@@ -86,9 +93,9 @@
 namespace gdn::gpu {
 namespace {
 
-template <int width, int stages>
-struct Segmented : sm90::RegisterChain<width, stages> {
-  using Base = sm90::RegisterChain<width, stages>;
+template <int width, int stages, bool folded>
+struct Segmented : sm90::RegisterChain<width, stages, true, folded> {
+  using Base = sm90::RegisterChain<width, stages, true, folded>;
   using Chain = typename Base::Chain;
   static constexpr const char* name = "segmented";
   static constexpr bool waits_itself = true;
@@ -118,7 +125,7 @@ struct Segmented : sm90::RegisterChain<width, stages> {
 
 template <int width, int stages>
 Instance instance(int segments) {
-  return instance_of_pieces<Segmented<width, stages>>(
+  return instance_of_pieces<Segmented<width, stages, false>, Segmented<width, stages, true>>(
       segments, -12, {{"stages", std::to_string(stages)}, {"value_width", std::to_string(width)}});
 }
 

@@ -267,12 +267,14 @@ struct Transitions : TwoPassChain<128, stages> {
   static __device__ void load(const Arguments& arguments, Shared& shared, Place at, int chunks) {
     const Tensors& x = arguments.tensors;
     const bool with_values = shared.M == nullptr;
-    typename Base::GatesOfChunks gates(x, at);
+    typename Base::GatesOfChunks gates(x, at, chunks);
     Turn<stages> turn;
     for (int round = 0; round < chunks; ++round, at = at.after(1), turn.next()) {
       jitter();
       shared.free[turn.stage].wait(turn.parity ^ 1);  // at once in the first round
-      gates.bring(x, at, round, round == chunks - 1, shared.gates[round % Base::gates_slots]);
+      if (warp() < Base::engine_warp) {
+        gates.put(x, at, round, round == chunks - 1, shared.gates[round % Base::gates_slots]);
+      }
       Input& input = shared.input[turn.stage];
       PhaseBarrier& full = shared.full[turn.stage];
       if constexpr (Base::has_engine) {
@@ -304,6 +306,7 @@ struct Transitions : TwoPassChain<128, stages> {
         publish_to_async();
         release(full);
       }
+      if (warp() < Base::engine_warp) gates.go_on(x, at, round, chunks);
     }
   }
 

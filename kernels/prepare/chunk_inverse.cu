@@ -5,20 +5,22 @@
 namespace gdn {
 namespace {
 
-using sm80::Preparation;
+using sm80::Preparation, sm80::PortablePreparation;
 
 Launch set_up(const Problem& problem, const Tensors& tensors, void*) {
   const Preparation::Arguments arguments =
       Preparation::arguments(problem, tensors, Preparation::teams_of(problem));
-  return launcher<Preparation>(Preparation::blocks_of(arguments), arguments,
-                               Preparation::shared_of(arguments));
+  const auto launch_of =
+      tensors.folded ? launcher<PortablePreparation<true>> : launcher<PortablePreparation<false>>;
+  return launch_of(Preparation::blocks_of(arguments), arguments, Preparation::shared_of(arguments));
 }
 
 }  // namespace
 
 const Instance& portable_preparation() {
   static const Instance instance = {.knobs = {},
-                                    .stages = {stage_of<Preparation>()},
+                                    .stages = {stage_of<PortablePreparation<false>>()},
+                                    .folded_stages = {stage_of<PortablePreparation<true>>()},
                                     .workspace_bytes = nullptr,
                                     .setup = set_up};
   return instance;

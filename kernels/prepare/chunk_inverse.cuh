@@ -13,6 +13,13 @@
 //   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
 // and L_IJ serves all heads of a team.
 //
+// For a kernel that takes A folded it becomes −F A B G (variant.hpp) before it is rounded. In a
+// gentle chunk, as most are, there are no gates in it: N is B L, put_system and solve have fewer
+// factors, and in place of those columns are multiplied by −β, 8 products a block: by ncu 3 % fewer
+// instructions, and as much time. In another one rows and columns have factors as well as all else,
+// from where put_system has had its own: with strong gates 32 µs, not 30, in the forward of
+// wide_gva_state. With gates read again from memory, and factors by shuffles: 43.
+//
 // This is what runs on any device from Ampere on, and what chunk_inverse_hopper.cu builds on.
 //
 // A CTA is four warps, in teams of 4, 2 or 1. A team has one chunk, one query head and up to as
@@ -58,6 +65,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/gates.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/cuda/processors.cuh"
@@ -114,6 +122,12 @@ struct Preparation {
   struct Factors {             // 1,280 bytes
     float g[chunk_tokens];     // log2(e) · (g − that of the block's first token); first g itself
     float2 row[chunk_tokens];  // the same, and −β
+    // Behind put_system, where A is folded with gates: of its rows where g was, and of its columns
+    // where row was, as they are where it is split and then as they are elsewhere.
+    __device__ float (&fold_rows())[chunk_tokens] { return g; }
+    __device__ float (&fold_columns(bool is_split))[chunk_tokens] {
+      return reinterpret_cast<float(*)[chunk_tokens]>(row)[is_split ? 0 : 1];
+    }
     // exp(−|g − R|), times −β behind R: R is that of the first token of the later block of a pair
     // of blocks, or of the chunk's later half. First raw g and β.
     float pair[chunk_tokens], half[chunk_tokens];
@@ -265,6 +279,41 @@ struct Preparation {
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
+  // Of a gentle chunk −β alone, rounded (RatioGates::diagonal), where `pair` is.
+  static __device__ void put_betas(const Gates& own, Factors& to) {
+    pair_of(to.pair, 2 * lane()) = {RatioGates::rounded(-own.beta.x),
+                                    RatioGates::rounded(-own.beta.y)};
+  }
+  // What Fold takes, of all but a gentle chunk.
+  static __device__ void put_fold(const Gates& own, Factors& to) {
+    const float last = __shfl_sync(~0U, own.g.y, 31);
+    const float2 exact = {RatioGates::column(own.g.x, own.beta.x),
+                          RatioGates::column(own.g.y, own.beta.y)};
+    pair_of(to.fold_rows(), 2 * lane()) = {RatioGates::row(own.g.x, last),
+                                           RatioGates::row(own.g.y, last)};
+    pair_of(to.fold_columns(true), 2 * lane()) = exact;
+    pair_of(to.fold_columns(false), 2 * lane()) = {
+        exact.x * RatioGates::rounding(RatioGates::diagonal(own.g.x, last, own.beta.x)),
+        exact.y * RatioGates::rounding(RatioGates::diagonal(own.g.y, last, own.beta.y))};
+  }
+  // Whether the chunk's gates are gentle, of which there are other factors then; for all lanes.
+  template <bool folds>
+  static __device__ bool put_factors(const Gates& own, Factors& to) {
+    if (folds && __shfl_sync(~0U, own.g.y, 31) >= RatioGates::least_of_gentle) [[likely]] {
+      put_betas(own, to);
+      return true;
+    }
+    put_gates(own, to);
+    return false;
+  }
+  // Gates that are wanted once more, which is seldom: of memory, where g is by then.
+  static __device__ Gates gates_in_memory(const Tensors& x, const Place& at) {
+    const int token = 2 * opaque(lane()), last = at.length - 1;
+    return {{x.g[at.gate(min(token, last))], x.g[at.gate(min(token + 1, last))]},
+            {token <= last ? x.beta[at.gate(token)] : 0,
+             token < last ? x.beta[at.gate(token + 1)] : 0}};
+  }
+
   // ---- L
 
   // The team's part of K, rows beyond the end as 0.
@@ -362,7 +411,8 @@ struct Preparation {
     std::uint32_t n[blocks];
     bool short_keys;
   };
-  // −N_ww. What stands above its diagonal is never read.
+  // −N_ww, of a gentle chunk without gates. What stands above its diagonal is never read.
+  template <bool gentle>
   static __device__ Between put_system(const System& system, Factors& own, SystemBlocks& to) {
     const int g = lane() / 4, t = lane() % 4;
     Between between = {{}, true};
@@ -378,10 +428,14 @@ struct Preparation {
 #pragma unroll
       for (int e = 0; e < 3; ++e) {
         const int i = block * w + g + (e + 1) / 2 * 8, j = block * w + 2 * t + e / 2 * 8;
-        const float2 earlier = pair_of(own.g, j);
-        const float2 row = own.row[i];
-        n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
-        n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
+        if constexpr (gentle) {
+          n[w][e].x *= own.pair[i], n[w][e].y *= own.pair[i];
+        } else {
+          const float2 earlier = pair_of(own.g, j);
+          const float2 row = own.row[i];
+          n[w][e].x *= row.y * power_of_2(row.x - earlier.x);
+          n[w][e].y *= row.y * power_of_2(row.x - earlier.y);
+        }
       }
     }
 #pragma unroll
@@ -458,14 +512,14 @@ struct Preparation {
     const InverseBlocks& D;
 
     __device__ Block operator[](int w) const {
-      const int row = lane() / 4, column = lane() % 4 * 2;
+      const int own = opaque(lane()), row = own / 4, column = own % 4 * 2;
       const int even = column_start(column) ^ row, odd = column_start(column + 1) ^ row;
       const float* const d = D[w];
       return {{{{d[even], d[odd], d[even ^ 8], d[odd ^ 8]}},
                {{0, 0, d[128 + (even ^ 8)], d[128 + (odd ^ 8)]}}}};
     }
     __device__ Block transposed(int w) const {
-      const int start = column_start(lane() / 4) ^ lane() % 4 * 2;
+      const int own = opaque(lane()), start = column_start(own / 4) ^ own % 4 * 2;
       const auto pair = [&](int at) { return *reinterpret_cast<const float2*>(D[w] + at); };
       const float2 top = pair(start), right = pair(start ^ 8), bottom = pair(128 + (start ^ 8));
       return {{{{top.x, top.y, 0, 0}}, {{right.x, right.y, bottom.x, bottom.y}}}};
@@ -568,6 +622,58 @@ struct Preparation {
     }
     return scaled;
   }
+  static __device__ Block block_of(const HalfLeft& a) {
+    Block b;
+    sums_of(a, {1, 1}, b.x);
+    return b;
+  }
+  static __device__ const Block& block_of(const Block& a) { return a; }
+
+  // What becomes of A before it is rounded: of block (w, j), and of its transpose.
+  struct AsItIs {
+    __device__ AsItIs(const Factors&, bool) {}
+    template <class B>
+    __device__ const B& operator()(const B& a, int, int) const {
+      return a;
+    }
+    template <class B>
+    __device__ const B& transposed(const B& a, int, int) const {
+      return a;
+    }
+  };
+  // F A (−B G), or of a gentle chunk A (−B).
+  template <bool gentle>
+  struct Fold {
+    const float *rows, *columns;
+
+    __device__ Fold(Factors& own, bool is_split)
+        : rows(own.fold_rows()), columns(gentle ? own.pair : own.fold_columns(is_split)) {}
+    template <class B>
+    __device__ Block operator()(const B& of, int w, int j) const {
+      Block a = block_of(of);
+      if constexpr (!gentle) by_rows(a, rows + block * w);
+      by_columns(a, columns + block * j);
+      return a;
+    }
+    __device__ Block transposed(Block a, int w, int j) const {
+      if constexpr (!gentle) by_columns(a, rows + block * w);
+      by_rows(a, columns + block * j);
+      return a;
+    }
+    static __device__ void by_rows(Block& a, const float* factors) {
+      const float upper = factors[lane() / 4], lower = factors[lane() / 4 + 8];
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        a.x[n].x[0] *= upper, a.x[n].x[1] *= upper;
+        a.x[n].x[2] *= lower, a.x[n].x[3] *= lower;
+      }
+    }
+    static __device__ void by_columns(Block& a, const float* factors) {
+      const float* const f = factors + lane() % 4 * 2;
+      scale_columns(a.x[0], *reinterpret_cast<const float2*>(f));
+      scale_columns(a.x[1], *reinterpret_cast<const float2*>(f + 8));
+    }
+  };
   // The transpose of L_mj, by its number.
   static __device__ Block product(const System& system, int number) {
     Block l;
@@ -644,22 +750,19 @@ struct Preparation {
     const Tensors& x;
     const Place& at;
 
-    // What is near the diagonal, if the chunk is one, and whether it is.
-    __device__ bool begin(const Block (&D)[blocks], const Block (&below)[2]) const {
-      if (x.A_low == nullptr) return false;
-      if (!(below_diagonal(squares_of(D) - squares_of(below) / 2) > most_squares)) {
-        put_none();
-        return false;
-      }
+    // Whether it is one, by what is near the diagonal.
+    __device__ bool is_wanted(const Block (&D)[blocks], const Block (&below)[2]) const {
+      return x.A_low != nullptr &&
+             below_diagonal(squares_of(D) - squares_of(below) / 2) > most_squares;
+    }
+    // Block (1, 0) from its transpose, and what is above the diagonal.
+    __device__ void put_transposed_and_zeros(const Block& a) const {
+      put(1, 0, turned(split(a.x).low));
 #pragma unroll
       for (int w = 0; w < blocks; ++w) {
-        put(w, w, D[w]);
 #pragma unroll
         for (int j = w + 1; j < blocks; ++j) put(w, j, Left{});
       }
-      put(1, 0, turned(split(below[0].x).low));
-      put(3, 2, below[1]);
-      return true;
     }
     __device__ void put(int w, int j, const Block& a) const { put(w, j, split(a.x).low); }
     __device__ void put(int w, int j, const Left& a) const {
@@ -672,41 +775,71 @@ struct Preparation {
         *reinterpret_cast<std::uint32_t*>(to + e % 2 * 8 * stride + e / 2 * 8) = a.x[e];
       }
     }
-    __device__ void put_none() const {
-      if (x.A_low != nullptr && lane() == 0) x.A_low[at.inverse()] = {0x3F80};  // 1
+    __device__ void put_none(BFloat16 mark) const {
+      if (x.A_low != nullptr && lane() == 0) x.A_low[at.inverse() + 1] = mark;
     }
   };
 
+  // A block with its factors of `pair` or `half`. Of a gentle chunk these are −β in the later part
+  // alone, for both.
+  template <class Operand, bool gentle, int zero = 4, class B>
+  static __device__ Operand later(const B& a, const Factors& own, bool of_pair, int w) {
+    return scaled<Operand, zero>(a, gentle || of_pair ? own.pair : own.half, w);
+  }
+  template <class Operand, bool gentle, int zero = 4, class B>
+  static __device__ Operand earlier(const B& a, const Factors& own, bool of_pair, int w) {
+    if constexpr (!gentle) {
+      return scaled<Operand, zero>(a, of_pair ? own.pair : own.half, w);
+    } else if constexpr (std::is_same_v<B, HalfLeft>) {
+      return a;
+    } else {
+      return operand<Operand, zero>(a);
+    }
+  }
+
   // A, of which D is there, in its place.
-  template <class Operand, class L, class From, class Put>
-  static __device__ void solve(const L& l, const Factors& own, const From& of, const Put& to,
+  template <class Operand, bool folds, bool gentle, class L, class From, class Put>
+  static __device__ void solve(const L& l, Factors& own, const From& of, const Put& to,
                                const PutLow& low) {
     const std::decay_t<decltype(of[0])> D[] = {of[0], of[1], of[2], of[3]},
                                         Dt[] = {of.transposed(0), of.transposed(1),
                                                 of.transposed(2)};
     __syncwarp();
     Block u[2] = {}, below[2] = {};  // A_10ᵀ, A_32
-    multiply(u[0], scaled<Operand, 2>(D[1], own.pair, 1), l(1, 0));
-    multiply(u[1], scaled<Operand, 2>(D[3], own.pair, 3), l(3, 2));
-    multiply(below[0], scaled<Operand, 1>(Dt[0], own.pair, 0), operand<Operand>(u[0]));
-    multiply(below[1], operand<Operand>(u[1]), scaled<Operand, 1>(Dt[2], own.pair, 2));
-#pragma unroll
-    for (int w = 0; w < blocks; ++w) to.put(w, w, rounded(D[w]));
-    to.put_transposed(1, 0, rounded(below[0]));
-    to.put(3, 2, rounded(below[1]));
+    multiply(u[0], later<Operand, gentle, 2>(D[1], own, true, 1), l(1, 0));
+    multiply(u[1], later<Operand, gentle, 2>(D[3], own, true, 3), l(3, 2));
+    multiply(below[0], earlier<Operand, gentle, 1>(Dt[0], own, true, 0), operand<Operand>(u[0]));
+    multiply(below[1], operand<Operand>(u[1]), earlier<Operand, gentle, 1>(Dt[2], own, true, 2));
     bool is_split = false;
     if constexpr (std::is_same_v<Operand, SplitLeft>) {
-      is_split = low.begin(D, below);
+      is_split = low.is_wanted(D, below);
+      if (!is_split) low.put_none(plain_mark);
     } else {
-      low.put_none();
+      low.put_none(gentle ? gentle_mark : plain_mark);
+    }
+    const std::conditional_t<folds, Fold<gentle>, AsItIs> fold(own, is_split);
+    const auto put = [&](int w, int j, const auto& a) {
+      const auto folded = fold(a, w, j);
+      to.put(w, j, rounded(folded));
+      if constexpr (std::is_same_v<Operand, SplitLeft>) {
+        if (is_split) low.put(w, j, folded);
+      }
+    };
+#pragma unroll
+    for (int w = 0; w < blocks; ++w) put(w, w, D[w]);
+    const Block turned = fold.transposed(below[0], 1, 0);
+    to.put_transposed(1, 0, rounded(turned));
+    put(3, 2, below[1]);
+    if constexpr (std::is_same_v<Operand, SplitLeft>) {
+      if (is_split) low.put_transposed_and_zeros(turned);
     }
 
-    const Operand z[] = {scaled<Operand, 2>(D[2], own.half, 2),
-                         scaled<Operand>(below[1], own.half, 2),
-                         scaled<Operand, 2>(D[3], own.half, 3)};
-    const Operand f[] = {scaled<Operand, 1>(Dt[0], own.half, 0),
-                         scaled<Operand>(below[0], own.half, 1),
-                         scaled<Operand, 1>(Dt[1], own.half, 1)};
+    const Operand z[] = {later<Operand, gentle, 2>(D[2], own, false, 2),
+                         later<Operand, gentle>(below[1], own, false, 2),
+                         later<Operand, gentle, 2>(D[3], own, false, 3)};
+    const Operand f[] = {earlier<Operand, gentle, 1>(Dt[0], own, false, 0),
+                         earlier<Operand, gentle>(below[0], own, false, 1),
+                         earlier<Operand, gentle, 1>(Dt[1], own, false, 1)};
     Block v[2][2] = {}, a[2][2] = {};  // rows 2 and 3, columns 0 and 1
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -722,10 +855,7 @@ struct Preparation {
       multiply(a[w][1], v1, f[2]);
       multiply(a[w][0], v1, f[1]);
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        to.put(2 + w, j, rounded(a[w][j]));
-        if (is_split) low.put(2 + w, j, a[w][j]);
-      }
+      for (int j = 0; j < 2; ++j) put(2 + w, j, a[w][j]);
     }
   }
 
@@ -796,30 +926,51 @@ struct Preparation {
   }
 
   // A of a head whose factors are there, put where `to` says.
-  template <class Put>
-  static __device__ void invert(const Gates& gates, const System& system, Square& square,
-                                Factors& factors, const Put& to, const PutLow& low) {
-    const Between between = put_system(system, factors, square.diagonal.N);
-    __syncwarp();
-    const HalfDiagonals halves(square.diagonal, between);
+  template <bool folds, class Put>
+  static __device__ void invert(const Gates& gates, bool gentle, const System& system,
+                                Square& square, Factors& factors, const Put& to,
+                                const PutLow& low) {
     const bool short_writes = fabsf(gates.beta.x) <= most_beta && fabsf(gates.beta.y) <= most_beta;
+    // All of the usual way stands together: few instructions are in a cache when they are wanted.
+    if (folds && gentle) [[likely]] {
+      if (invert_ordinary<folds, true>(gates, short_writes, system, square, factors, to, low))
+          [[likely]]
+        return;
+      put_gates(gates_in_memory(low.x, low.at), factors);
+      __syncwarp();
+    }
+    if (invert_ordinary<folds, false>(gates, short_writes, system, square, factors, to, low))
+      return;
+    const Columns columns(square.diagonal.N);
+    __syncwarp();
+    columns.put(square.D);
+    __syncwarp();
+    solve<SplitLeft, folds, false>(SplitSystem{system}, factors, Diagonals{square.D}, to, low);
+    to.release();
+    __syncwarp();
+  }
+  // If it is an ordinary head, and whether it is.
+  template <bool folds, bool gentle, class Put>
+  static __device__ bool invert_ordinary(const Gates& gates, bool short_writes,
+                                         const System& system, Square& square, Factors& factors,
+                                         const Put& to, const PutLow& low) {
+    const Between between = put_system<gentle>(system, factors, square.diagonal.N);
+    __syncwarp();
+    if constexpr (folds && !gentle) put_fold(gates, factors);
+    const HalfDiagonals halves(square.diagonal, between);
     const bool far_apart = below_diagonal(halves.squares) <= most_squares;
-    if (__all_sync(~0U, between.short_keys & short_writes & far_apart)) {
+    const bool is_ordinary = __all_sync(~0U, between.short_keys & short_writes & far_apart);
+    if (is_ordinary) {
       const HalfSystem l = to.halves(system);
       l.await();
       to.release();
-      solve<HalfLeft>(l, factors, halves, to, low);
-    } else {
-      const Columns columns(square.diagonal.N);
-      __syncwarp();
-      columns.put(square.D);
-      __syncwarp();
-      solve<SplitLeft>(SplitSystem{system}, factors, Diagonals{square.D}, to, low);
-      to.release();
+      solve<HalfLeft, folds, gentle>(l, factors, halves, to, low);
     }
     __syncwarp();
+    return is_ordinary;
   }
 
+  template <bool folds>
   static __device__ void run(const Arguments& arguments, Shared& shared) {
     let_next_launch_begin();
     const Tensors& x = arguments.tensors;
@@ -839,9 +990,10 @@ struct Preparation {
                                     : begin<1>(x, at, member, heads, plan);
     if (!has_head) return;
     Square& square = plan.squares[member];
-    put_gates(gates, plan.factors[member]);
+    const bool gentle = put_factors<folds>(gates, plan.factors[member]);
     __syncwarp();
-    invert(gates, plan.system, square, plan.factors[member], PutPairs(square), PutLow{x, at});
+    invert<folds>(gates, gentle, plan.system, square, plan.factors[member], PutPairs(square),
+                  PutLow{x, at});
     store(x.A + at.inverse(), at.inverse_stride(), at.length, square);
   }
 
@@ -877,6 +1029,14 @@ struct Preparation {
   static int teams_of(const Problem& problem) {
     const int heads = problem.heads_per_query();
     return !fills_device(problem) || heads > 2 ? 1 : warps / heads;
+  }
+};
+
+// Which may fold A.
+template <bool folds>
+struct PortablePreparation : Preparation {
+  static __device__ void run(const Arguments& arguments, Shared& shared) {
+    Preparation::run<folds>(arguments, shared);
   }
 };
 

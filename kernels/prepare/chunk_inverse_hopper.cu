@@ -60,6 +60,7 @@
 namespace gdn::sm90 {
 namespace {
 
+template <bool folds>
 struct HopperPreparation : sm80::Preparation {
   using Portable = sm80::Preparation;
 
@@ -227,8 +228,9 @@ struct HopperPreparation : sm80::Preparation {
     store_box(arguments.lower, 0, at.head, at.token + chunk_tokens / 2, &A.lower);
   }
   static __device__ void store_short(BFloat16* tensor, const Place& at, Triangle& A) {
-    const int column = lane() % 8 * 8;
-    for (int row = lane() / 8; row < at.length; row += 4) {
+    const int own = sm80::opaque(lane());  // or places would be kept, for what is seldom
+    const int column = own % 8 * 8;
+    for (int row = own / 8; row < at.length; row += 4) {
       BFloat16* const to = tensor + at.inverse() + row * at.inverse_stride() + column;
       if (row >= chunk_tokens / 2) {
         *reinterpret_cast<uint4*>(to) = A.lower.unit(row - chunk_tokens / 2, column);
@@ -286,7 +288,7 @@ struct HopperPreparation : sm80::Preparation {
       RowOfProducts l;
       begin_products(l, shared);
       const Gates gates = sum_gates(own.g, own.beta, own.g, member, warps);
-      put_gates(gates, factors);
+      const bool gentle = put_factors<folds>(gates, factors);
       put_products(l, shared);
       prefetch_keys(x, next);
       store_gates(x, Share(at, member, warps, heads), shared.gates);
@@ -297,7 +299,8 @@ struct HopperPreparation : sm80::Preparation {
       bring_gates(x, Share(next, member, warps, heads), shared.gates);
       const PutMatrices to = {arguments, shared, member, next};
       if (has_head) {
-        invert(gates, shared.l.system, shared.squares[member], factors, to, PutLow{x, at});
+        invert<folds>(gates, gentle, shared.l.system, shared.squares[member], factors, to,
+                      PutLow{x, at});
         store(arguments, at, triangle(shared.squares[member]));
       } else {
         to.release();
@@ -308,11 +311,12 @@ struct HopperPreparation : sm80::Preparation {
   }
 };
 
-static_assert(sizeof(HopperPreparation::Shared) == 57'344);
+static_assert(sizeof(HopperPreparation<true>::Shared) == 57'344);
 
-Launch set_up(const Problem& problem, const Tensors& x, void*) {
-  using Kernel = HopperPreparation;
-  const Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
+template <bool folds>
+Launch launch_of(const Problem& problem, const Tensors& x) {
+  using Kernel = HopperPreparation<folds>;
+  const typename Kernel::Portable::Arguments work = Kernel::Portable::arguments(problem, x, 1);
   const std::int64_t chunks = std::ssize(problem.chunks());
   const std::int64_t of_chunk = std::int64_t{problem.query_heads} * work.groups;
   // As many rounds as it takes, all of them as full.
@@ -331,6 +335,9 @@ Launch set_up(const Problem& problem, const Tensors& x, void*) {
        static_cast<unsigned>(step),
        static_cast<unsigned>(std::max(processors() / problem.value_heads, 1))});
 }
+Launch set_up(const Problem& problem, const Tensors& x, void*) {
+  return x.folded ? launch_of<true>(problem, x) : launch_of<false>(problem, x);
+}
 
 }  // namespace
 }  // namespace gdn::sm90
@@ -339,7 +346,8 @@ namespace gdn {
 
 const Instance& hopper_preparation() {
   static const Instance instance = {.knobs = {},
-                                    .stages = {stage_of<sm90::HopperPreparation>()},
+                                    .stages = {stage_of<sm90::HopperPreparation<false>>()},
+                                    .folded_stages = {stage_of<sm90::HopperPreparation<true>>()},
                                     .workspace_bytes = nullptr,
                                     .setup = sm90::set_up};
   return instance;

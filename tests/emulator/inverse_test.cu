@@ -36,8 +36,9 @@ struct InverseAlone {
   static __device__ void run(const Arguments& arguments, Shared& shared) {
     const int token = static_cast<int>(threadIdx.x);
     if (token < chunk_tokens) {
-      TokenGates{arguments.g[token], arguments.beta[token], arguments.g[chunk_tokens - 1]}.write(
-          shared.gates);
+      TokenGates{arguments.g[token], arguments.beta[token], arguments.g[chunk_tokens - 1]}
+          .ratios()
+          .put(shared.gates);
       shared.beta[token] = arguments.beta[token];
     }
     load_plainly<threads, head_dim>(shared.K, arguments.k, head_dim, chunk_tokens);

@@ -18,20 +18,30 @@ namespace {
 using test::HostCase;
 using test::problem_of;
 
-// For each kind of device.
-class EmulatedPreparation : public testing::TestWithParam<const Instance& (*)()> {
+// For each kind of device, and A as it is or folded.
+struct Way {
+  const Instance& (*preparation)();
+  bool folds;
+};
+void PrintTo(const Way& way, std::ostream* out) { *out << (way.folds ? "folds" : "does not fold"); }
+
+class EmulatedPreparation : public testing::TestWithParam<Way> {
  protected:
   static void run(HostCase& c, int seed) {
     emulator::set_seed(seed);
+    c.folded = GetParam().folds;
     c.forget_preparation();
-    c.run_on_cpu(GetParam()());
+    c.run_on_cpu(GetParam().preparation());
   }
 };
-INSTANTIATE_TEST_SUITE_P(, EmulatedPreparation,
-                         testing::Values(portable_preparation, hopper_preparation),
-                         [](const testing::TestParamInfo<const Instance& (*)()>& info) {
-                           return info.param == hopper_preparation ? "Hopper" : "Portable";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , EmulatedPreparation,
+    testing::Values(Way{portable_preparation, false}, Way{portable_preparation, true},
+                    Way{hopper_preparation, false}, Way{hopper_preparation, true}),
+    [](const testing::TestParamInfo<Way>& info) {
+      const bool hopper = info.param.preparation == hopper_preparation;
+      return std::string(hopper ? "Hopper" : "Portable") + (info.param.folds ? "Folds" : "");
+    });
 
 struct ChunkOfHead {
   const HostCase& c;
@@ -57,8 +67,13 @@ struct ChunkOfHead {
     for (int i = 0; i < chunk.length; ++i) g[i] = sum += std::max(c.raw_g[element(i)], -128.0F);
     return g;
   }
-  Eigen::MatrixXd inverse() const {
-    const Eigen::VectorXd g = this->g();
+  Eigen::VectorXd beta() const {
+    Eigen::VectorXd beta(chunk.length);
+    for (int i = 0; i < chunk.length; ++i) beta[i] = c.beta[element(i)];
+    return beta;
+  }
+  // What A is with these gates.
+  Eigen::MatrixXd inverse(const Eigen::VectorXd& g) const {
     Eigen::MatrixXd N = Eigen::MatrixXd::Identity(chunk.length, chunk.length);
     for (int i = 0; i < chunk.length; ++i)
       for (int j = 0; j < i; ++j)
@@ -71,20 +86,25 @@ struct ChunkOfHead {
 // What rounding took from A where the chunk is ill-conditioned: with it the error is at most half
 // of what it is without; else that it is not there. Where it is about to be one or the other,
 // either.
-void expect_low_half(const ChunkOfHead& own, const Eigen::MatrixXd& A, const std::string& what) {
-  const int n = own.chunk.length;
+double squares_near_diagonal(const Eigen::MatrixXd& A) {
+  const auto n = static_cast<int>(A.rows());
   double squares = -n;
   for (int i = 0; i < n; i += 16) {
     const int size = std::min(16, n - i), below = std::min(16, n - i - size);
     squares += A.block(i, i, size, size).squaredNorm();
     if (i % 32 == 0) squares -= A.block(i + size, i, below, size).squaredNorm() / 2;
   }
+  return squares;
+}
+void expect_low_half(const ChunkOfHead& own, double squares, const Eigen::MatrixXd& A,
+                     bool is_gentle, const std::string& what) {
+  const int n = own.chunk.length;
   const auto at = [&](const std::vector<BFloat16>& half, int i, int j) {
     return half[own.element(i) * chunk_tokens + j];
   };
   if (std::abs(squares - most_squares) < 1e-3) return;
   if (squares < most_squares) {
-    ASSERT_EQ(to_float(at(own.c.A_low, 0, 0)), 1) << what;
+    ASSERT_EQ(to_float(at(own.c.A_low, 0, 1)), is_gentle ? 2 : 1) << what;
     ASSERT_EQ(at(own.c.A_low, n - 1, chunk_tokens - 1).bits, 0xFFFF) << what;
     return;
   }
@@ -98,6 +118,37 @@ void expect_low_half(const ChunkOfHead& own, const Eigen::MatrixXd& A, const std
   ASSERT_LE(std::sqrt(error), std::sqrt(without) / 2) << what;
 }
 
+// Whether a chunk's A may be folded without gates: where these come to no less than −48.
+bool may_be_gentle(const ChunkOfHead& own) { return own.g()[own.chunk.length - 1] >= -48; }
+// Those of short keys and writes that are not alike have to be.
+bool must_be_gentle(const ChunkOfHead& own) {
+  const int n = own.chunk.length;
+  if (!may_be_gentle(own) || own.beta().maxCoeff() > 2) return false;
+  const Eigen::MatrixXd A = own.inverse(Eigen::VectorXd::Zero(n));
+  double squares = 0;
+  for (int i = 0; i < n; i += 16) {
+    const int size = std::min(16, n - i);
+    squares += A.block(i, i, size, size).squaredNorm() - size;
+  }
+  for (int i = 0; i < n; ++i)
+    if (own.key_product(i, i) > 1.49) return false;
+  return squares < most_squares - 0.01;
+}
+// What rows and columns of A are multiplied by where it is folded: F of what is left of a token at
+// the end, or e^-80 of a 2^-48th where that is less; and −B G, with G of γ down to e^-48.
+struct Folding {
+  Eigen::VectorXd rows, columns;
+};
+Folding folding(const ChunkOfHead& own, bool is_gentle) {
+  const Eigen::VectorXd g = own.g();
+  if (is_gentle) return {Eigen::VectorXd::Ones(g.size()), -own.beta()};
+  const double last = g[g.size() - 1];
+  return {g.unaryExpr([&](double own) {
+            return std::exp(std::max(last, std::min(own + 48, 0.0) - 80) - own);
+          }),
+          -own.beta().cwiseProduct(g.array().max(-48).exp().matrix())};
+}
+
 // Every chunk of every head by itself: no error beyond what rounding A to bf16 costs, 2^-9 at most
 // for each element; 0 above the diagonal; nothing written behind the ends.
 void expect_exact(const HostCase& c, const std::string& what) {
@@ -105,21 +156,41 @@ void expect_exact(const HostCase& c, const std::string& what) {
     for (int head = 0; head < c.problem.value_heads; ++head) {
       const ChunkOfHead own{c, chunk, head};
       const Eigen::VectorXd g = own.g();
-      const Eigen::MatrixXd A = own.inverse();
+      Eigen::MatrixXd A = own.inverse(g);
+      const double squares = squares_near_diagonal(A);
+      const float mark = to_float(c.A_low[own.element(0) * chunk_tokens + 1]);
+      const bool is_gentle = c.folded && mark == 2, is_split = mark == 0;
+      if (is_gentle) A = own.inverse(Eigen::VectorXd::Zero(chunk.length));
+      Folding fold = {Eigen::VectorXd::Ones(chunk.length), Eigen::VectorXd::Ones(chunk.length)};
+      if (c.folded) fold = folding(own, is_gentle);
+      ASSERT_TRUE(!is_gentle || may_be_gentle(own)) << what;
+      ASSERT_TRUE(is_gentle || !c.folded || !must_be_gentle(own)) << what;
       double error = 0;
       for (int i = 0; i < chunk.length; ++i) {
         ASSERT_NEAR(c.g[own.element(i)], g[i], 1e-6 * (1 - g[i])) << what << ", token " << i;
         for (int j = 0; j < chunk_tokens; ++j) {
           const BFloat16 x = c.A[own.element(i) * chunk_tokens + j];
-          if (j > i)
-            ASSERT_EQ(x.bits, 0) << what << ", element " << i << ", " << j;
-          else
-            error += std::pow(to_float(x) - A(i, j), 2);
+          if (j > i || fold.columns[j] == 0) {
+            ASSERT_EQ(to_float(x), 0) << what << ", element " << i << ", " << j;
+            continue;
+          }
+          // A whole column is off by as much as its element on the diagonal was rounded.
+          double column = fold.columns[j];
+          if (c.folded && !is_split) {
+            const double diagonal = fold.rows[j] * column;
+            const float rounded = to_float(c.A[own.element(j) * chunk_tokens + j]);
+            ASSERT_LE(std::abs(rounded / diagonal - 1), 0x1p-8 + 4e-6 * (1 - g[chunk.length - 1]))
+                << what << ", token " << j;
+            column = rounded / fold.rows[j];
+          }
+          error += std::pow(to_float(x) / (fold.rows[i] * column) - A(i, j), 2);
         }
       }
-      ASSERT_LE(std::sqrt(error) / A.norm(), 2e-3)
+      // Without the diagonal, which has no error, and without gates there is a little more.
+      ASSERT_LE(std::sqrt(error) / A.norm(), c.folded ? 2.3e-3 : 2e-3)
           << what << ", " << chunk.length << " tokens from " << chunk.token << ", head " << head;
-      expect_low_half(own, A, what);
+      A = fold.rows.asDiagonal() * A * fold.columns.asDiagonal();
+      expect_low_half(own, squares, A, is_gentle, what);
     }
   for (std::size_t i = c.g.size() - HostCase::padding; i < c.g.size(); ++i)
     ASSERT_TRUE(std::isnan(c.g[i])) << what;

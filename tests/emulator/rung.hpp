@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/prepare/preparation.hpp"
 #include "kernels/variant.hpp"
 #include "tests/support.hpp"
 
@@ -20,11 +21,20 @@ namespace gdn::test {
 struct Rung {
   std::string id;
   Instance instance;
+  bool folded = false;  // behind a preparation that folds A
+
+  // Behind `preparation`, or that of any device where that folds no A.
+  void run(HostCase& c, const Instance& preparation) const {
+    c.folded = folded;
+    c.forget_preparation();
+    c.run_on_cpu(folded ? portable_preparation() : preparation);
+    c.run_on_cpu(instance);
+  }
 };
 
 inline void PrintTo(const Rung& rung, std::ostream* out) { *out << rung.id; }
 
-// Those that can be had, and of which `is_tried`.
+// Those that can be had, and of which `is_tried`; for a folded A as well where they take it.
 inline std::vector<Rung> rungs_of(
     std::initializer_list<Variant (*)()> variants,
     const std::function<bool(const Instance&)>& is_tried = [](const Instance&) { return true; }) {
@@ -32,8 +42,11 @@ inline std::vector<Rung> rungs_of(
   for (const auto& make : variants) {
     const Variant variant = make();
     for (const Instance& instance : variant.instances)
-      if (instance.obstacle.empty() && is_tried(instance))
+      if (instance.obstacle.empty() && is_tried(instance)) {
         all.push_back({variant_id(variant, instance), instance});
+        if (!instance.folded_stages.empty())
+          all.push_back({variant_id(variant, instance) + ":folded", instance, true});
+      }
   }
   return all;
 }
