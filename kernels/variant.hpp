@@ -86,9 +86,9 @@ struct Tensors {
   // another chunk, here 0, is 1 then, or 2 in a folded and gentle one, and the rest of it is not
   // there. Null: nobody knows; not where A is folded.
   BFloat16* A_low = nullptr;
-  // Whether A stands for −F A B G, with diagonal F of what a token's V̂ has left at the chunk's end,
-  // B of β, and G of γ: of a gentle chunk, whose gates and keys allow it, for −G⁻¹ A B G =
-  // −(I + strictly_lower(B KKᵀ))⁻¹ B, in which there are no gates. gates.cuh has the numbers.
+  // Whether A stands for F A G, with diagonal F of what a token's V̂ has left at the chunk's end and
+  // G of γ: of a gentle chunk, whose gates and keys allow it, for G⁻¹ A G =
+  // (I + strictly_lower(B KKᵀ))⁻¹, in which there are no gates. gates.cuh has the numbers.
   bool folded = false;
 
   BFloat16* output = nullptr;    // [tokens][value_heads][128]

@@ -96,6 +96,11 @@ TEST_P(Kernels, EveryGateProfile) {
     }
 }
 
+TEST_P(Kernels, GatesNearAPowerOf2) {
+  HostCase c = test::gates_near_a_power_of_2();
+  expect_right(c, "gates of 2^-100");
+}
+
 // FLA 389, 924: nothing forgotten over many chunks. kernelbench 7, 11: weak decay at length.
 TEST_P(Kernels, ZeroGatesOver4096Tokens) {
   HostCase c(problem_of({4096}, 1, 1, false), {.gates = Gates::zero});

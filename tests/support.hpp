@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/prepare/generate.hpp"
@@ -175,5 +176,21 @@ struct HostCase {
                  {output_truth.data(), state_truth.data()});
   }
 };
+
+// Short chunks, at whose ends gates come to either of two powers of 2, by how they were added up:
+// who folds A and who takes it so have to agree which.
+inline HostCase gates_near_a_power_of_2() {
+  constexpr int heads = 16;
+  std::vector<int> lengths(31);
+  std::iota(lengths.begin(), lengths.end(), 33);
+  HostCase c(problem_of(lengths, 1, heads, false), {.seed = 8});
+  for (const Chunk& chunk : c.chunks)
+    for (int i = 0; i < chunk.length * heads; ++i) {
+      const double off = (i % heads - heads / 2) * 0x1p-18;
+      c.raw_g[chunk.token * heads + i] =
+          static_cast<float>((off - 100 * std::log(2.0)) / chunk.length);
+    }
+  return c;
+}
 
 }  // namespace gdn::test

@@ -48,30 +48,27 @@ struct RatioGates {                    // 1,552 bytes; tokens beyond the end rep
 
   float g[chunk_tokens];  // log γ̃
   ColumnVector inverse;   // 1/γ'
-  ColumnVector residual;  // −β γ', 0 beyond the end: nothing is written there
-  ColumnVector fade;      // of what a token adds to S: reach/γ̃; to S/u: 1/γ̃
-  ColumnVector output;    // scale · γ'
+  ColumnVector
+      residual;  // −β γ', or −β where A is folded; 0 beyond the end, where nothing is written
+  ColumnVector fade;    // of what a token adds to S: reach/γ̃; to S/u: 1/γ̃
+  ColumnVector output;  // scale · γ'
   Whole whole;
 
-  // What a folded A has of a token's gates (variant.hpp), but in a gentle chunk: F and −B G. The
+  // What a folded A has of a token's gates (variant.hpp), but in a gentle chunk: F and G. The
   // state's u is in neither.
   static constexpr float least_of_gentle = -48;  // of the log of γ_C
   static __device__ float row(float g, float last) { return sm80::exponential(reach(g, last) - g); }
-  static __device__ float column(float g, float beta) {
-    return -beta * sm80::exponential(max(g, least));
+  static __device__ float column(float g) { return sm80::exponential(max(g, least)); }
+  // Its element on the diagonal. Rounding would take as much from all that the token writes and
+  // erases, and what is multiplied by it would be rounded once more. So its column is that much
+  // smaller for the element to be a power of 2, and `residual` makes good for it. Not where there
+  // is a low half.
+  static __device__ float diagonal(float g, float last) {
+    return sm80::exponential(reach(g, last) - g + max(g, least));
   }
-  // Its element on the diagonal, of which rounding would take as much from all that the token
-  // writes. So its column is that much larger or smaller for the element to be a bf16, and V makes
-  // good for it; what is erased of the state is off by it. Not where there is a low half.
-  static __device__ float diagonal(float g, float last, float beta) {
-    return -beta * sm80::exponential(reach(g, last) - g + max(g, least));
-  }
-  static __device__ float rounded(float x) { return sm80::unpack(sm80::pack(x, 0)).x; }
-  // What the column is multiplied by, and V; 1 where that is of no use.
-  static __device__ float rounding(float diagonal) { return ratio(rounded(diagonal), diagonal); }
-  static __device__ float unrounding(float diagonal) { return ratio(diagonal, rounded(diagonal)); }
-  static __device__ float ratio(float x, float y) {
-    return fabsf(y) < 1e-36F ? 1 : x * sm80::reciprocal(y);
+  // 1 … 2, by which they are multiplied: the mantissa of that element.
+  static __device__ float excess(float g, float last) {
+    return __uint_as_float((__float_as_uint(diagonal(g, last)) & 0x7FFFFF) | 0x3F800000);
   }
 
   // Whether γ' is γ̃ in all of the chunk; else it is steep.
@@ -132,7 +129,8 @@ struct RatioToken {
     const int token = static_cast<int>(threadIdx.x);
     to.g[token] = g;
     to.inverse.at(token) = inverse;
-    if (!folded) to.residual.at(token) = residual, to.fade.at(token) = fade;
+    to.residual.at(token) = residual;
+    if (!folded) to.fade.at(token) = fade;
     to.output.at(token) = output;
     if (token == 0) to.whole = whole;
   }
@@ -176,28 +174,23 @@ struct TokenGates {
         output_scale * gamma,
         {sm80::exponential(log_factor), 0, sm80::exponential(-log_factor), 1}};
   }
-  // The same where A is folded, and with it residual and fade: of a gentle chunk, behind which
-  // there is S/e^log_unit, or S.
+  // The same where A is folded: of a gentle chunk, of which S/u is multiplied by e^log_unit behind.
   __device__ RatioToken gentle_ratios(float log_u, float log_unit) const {
-    return folded_ratios(log_u + g, -beta, 0, {1, 0, 1, sm80::exponential(log_unit)});
+    return folded_ratios(log_u + g, 1, 0, {1, 0, 1, sm80::exponential(log_unit)});
   }
   // And of another one. There is S behind it, and `factor` for its own γ_C, whatever u is.
   __device__ RatioToken other_ratios(float log_u, bool is_split) const {
     return folded_ratios(log_u + max(g, RatioGates::least),
-                         is_split ? 0 : RatioGates::diagonal(g, last_g, beta), g,
+                         is_split ? 1 : RatioGates::excess(g, last_g), g,
                          {sm80::exponential(last_g), is_split, sm80::exponential(-last_g),
                           sm80::exponential(log_u)});
   }
 
  private:
-  static __device__ RatioToken folded_ratios(float log_gamma, float diagonal, float g,
-                                             const RatioGates::Whole& whole) {
+  __device__ RatioToken folded_ratios(float log_gamma, float of_residual, float g,
+                                      const RatioGates::Whole& whole) const {
     const float x = sm80::log2_e * log_gamma;
-    return {g,
-            RatioGates::unrounding(diagonal) * sm80::power_of_2(-x),
-            0,
-            0,
-            output_scale * sm80::power_of_2(x),
+    return {g,    sm80::power_of_2(-x), of_residual * -beta, 0, output_scale * sm80::power_of_2(x),
             whole};
   }
 };

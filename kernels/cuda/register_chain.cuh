@@ -35,15 +35,14 @@
 // e^80; so `fade` is more than exp(g_C − g) where that would not do (gates.cuh), and S' has up to
 // e^−80 of a W in it that is forgotten by more. State does nothing else than elsewhere.
 //
-// Behind a preparation that folds A (`folded`, variant.hpp) State has factors of V and O alone. A
-// is then −F A B G and has those of R and W, and both are rounded as they come:
-//   R = (K S/u)ᵀ − Vᵀ/γ',   W = R Aᵀ,   (S'/u)ᵀ = (S/u)ᵀ + W K
+// Behind a preparation that folds A (`folded`, variant.hpp) State has no factors for W, and for R
+// only β. A is then F A G, and
+//   R = (K S/u)ᵀ − Vᵀ/γ',   W = (−β R) Aᵀ,   (S'/u)ᵀ = (S/u)ᵀ + W K
 // In a gentle chunk there are no gates in A, W is what W/γ' is elsewhere, and as ever S/u stays as
 // it is or is to become S: then it is multiplied by `unit` = u γ_C when W K is in it. In another
 // one A has the gates of the chunk, but not u: S/u is multiplied by γ_C before and by u behind, and
-// P' is made as in a steep one, of these gates. A column of A is so much larger or smaller that its
-// element on the diagonal is a bf16, and V/γ' makes good for that: what a token writes has one
-// rounding less, and what it erases one more.
+// P' is made as in a steep one, of these gates. There a column of A is so much smaller that its
+// element on the diagonal is a power of 2, which takes nothing from W, and −β that much larger.
 //
 // An ill-conditioned chunk (variant.hpp), of keys that are alike, has large V̂ that cancels in the
 // sums for S' and O. What is rounded in all rows alike, S, cancels with it; but A, R, W and, where
@@ -539,7 +538,7 @@ struct RegisterChain {
   struct NoFactors {
     __device__ explicit NoFactors(const ColumnVector&) {}
   };
-  using FactorsBesideA = std::conditional_t<folded, NoFactors, Factors>;
+  using Fade = std::conditional_t<folded, NoFactors, Factors>;
 
   using Columns = Sum[chunk_tokens / 8];    // of 64 values: [token / 8]
   using Operand = Left[chunk_tokens / 16];  // the same, rounded
@@ -658,7 +657,7 @@ struct RegisterChain {
     // A product of registers is issued when the one before it is about done, so what shall be done
     // beside products stands between them, and not behind.
     template <bool with_output, bool after_output>
-    __device__ FactorsBesideA begin_step() {
+    __device__ Factors begin_step() {
       const Input& input = shared.input[turn.stage];
       if constexpr (after_output) products_begin();
 #pragma unroll
@@ -688,7 +687,7 @@ struct RegisterChain {
       }
       products_commit();
       if constexpr (after_output) release_output();
-      const FactorsBesideA residual(gates().residual);
+      const Factors residual(gates().residual);
       if constexpr (with_output) {
         products_begin();
 #pragma unroll
@@ -709,13 +708,13 @@ struct RegisterChain {
     __device__ void step(bool last) {
       const Turn<stages> now = turn;
       const Input& input = shared.input[now.stage];
-      const FactorsBesideA residual = begin_step<with_output, after_output>();
+      const Factors residual = begin_step<with_output, after_output>();
       const float unit_behind = unit;
       Operand x;
       products_wait<with_output ? 1 : 0>();
 #pragma unroll
       for (int i = 0; i < 4; ++i) convert(R, residual, x, i);
-      const FactorsBesideA fade(gates().fade);
+      const Fade fade(gates().fade);
       products_begin();
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -749,7 +748,7 @@ struct RegisterChain {
     __device__ void split_step(bool last) {
       const Turn<stages> now = turn;
       const Input& input = shared.input[now.stage];
-      const FactorsBesideA residual = begin_step<with_output, after_output>();
+      const Factors residual = begin_step<with_output, after_output>();
       const float unit_behind = unit;
       Operand x, low;
       products_wait<0>();
@@ -766,7 +765,7 @@ struct RegisterChain {
       }
       products_commit();
       products_wait<0>();
-      scale(R, FactorsBesideA(gates().fade));
+      scale(R, Fade(gates().fade));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {  // there are no registers for all of them
 #pragma unroll

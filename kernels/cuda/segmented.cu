@@ -56,12 +56,14 @@
 //   A without the quadrant above its diagonal: short 17.3, 17.1; chain 20.4, 20.0; wide 140, 141
 //   no loops for ill-conditioned chunks: wide 136.3, 135.7; O not stored: 136.2, 128.7
 //   Load lets go of a chunk before it reads the next gates: wide 131.5, 129.1, deep 130.6, 129.5
-//   A folded by the preparation (register_chain.cuh), so that State has no factors for R and W, and
-//   256 of those passes less; forward: wide 166.8, 160.8, deep 165.0, 160.8,
+//   A folded by the preparation (register_chain.cuh), and β with it, so that State has no factors
+//   for R and W, and 256 of those passes less; forward: wide 166.8, 160.8, deep 165.0, 160.8,
 //   parallel_gva 28.9, 27.7, 64 values 27.2, 26.3, short 17.9, 17.6, long 87.6, 88.3, batch 87.9,
-//   88.1. What Load does for it is felt: without what makes good for rounded diagonals wide 158,
-//   deep 159, long 87, batch 86.4, but errors 3.7e-3 and not 3.4e-3, and 5.7e-3 at edges. With the
-//   mark of each chunk read with its gates, and not of 32 at once: wide 163.2, 64 values 203.0, 194
+//   88.1. What Load does for it is felt: without what makes good for diagonals that are
+//   rounded with β wide 158, deep 159, long 87, batch 86.4. With the mark of each chunk read with
+//   its gates, and not of 32 at once: wide 163.2, 64 values 203.0, 194.
+//   Then without β, which is State's again, not measured yet: what it erased was off by how
+//   β was rounded, and of 1000 random shapes one had an element of the state beyond the lab's bound
 // not kept so far: the State warpgroups in turns (numbered barriers), one at K S and Q S while the
 //   other is at A R and S': wide 136.5, 135.3, deep 136.7, 135.2, chain 20.1, 20.3
 // and tried and lost:

@@ -13,12 +13,12 @@
 //   Z = −A_II diag(β_i exp(g_i − R)),  F = diag(exp(R − g_j)) A_JJ,
 // and L_IJ serves all heads of a team.
 //
-// For a kernel that takes A folded it becomes −F A B G (variant.hpp) before it is rounded. In a
-// gentle chunk, as most are, there are no gates in it: N is B L, put_system and solve have fewer
-// factors, and in place of those columns are multiplied by −β, 8 products a block: by ncu 3 % fewer
-// instructions, and as much time. In another one rows and columns have factors as well as all else,
-// from where put_system has had its own: with strong gates 32 µs, not 30, in the forward of
-// wide_gva_state. With gates read again from memory, and factors by shuffles: 43.
+// For a kernel that takes A folded it becomes F A G (variant.hpp) before it is rounded. In a gentle
+// chunk, as most are, there are no gates in it: N is B L, and put_system and solve have fewer
+// factors. In another one rows and columns have factors as well as all else, from where put_system
+// has had its own. With β folded in as well and columns of gentle chunks multiplied by −β that took
+// by ncu 3 % fewer instructions and as much time as unfolded, and with strong gates 32 µs, not 30,
+// in the forward of wide_gva_state; with gates read again from memory, and factors by shuffles, 43.
 //
 // This is what runs on any device from Ampere on, and what chunk_inverse_hopper.cu builds on.
 //
@@ -279,22 +279,21 @@ struct Preparation {
     put(to.half, __shfl_sync(~0U, g.x, 16), lane() & 16);
   }
 
-  // Of a gentle chunk −β alone, rounded (RatioGates::diagonal), where `pair` is.
+  // Of a gentle chunk −β alone, where `pair` is.
   static __device__ void put_betas(const Gates& own, Factors& to) {
-    pair_of(to.pair, 2 * lane()) = {RatioGates::rounded(-own.beta.x),
-                                    RatioGates::rounded(-own.beta.y)};
+    pair_of(to.pair, 2 * lane()) = {-own.beta.x, -own.beta.y};
   }
-  // What Fold takes, of all but a gentle chunk.
-  static __device__ void put_fold(const Gates& own, Factors& to) {
-    const float last = __shfl_sync(~0U, own.g.y, 31);
-    const float2 exact = {RatioGates::column(own.g.x, own.beta.x),
-                          RatioGates::column(own.g.y, own.beta.y)};
+  // What Fold takes, of all but a gentle chunk. Tokens beyond the end may have another g than the
+  // last one, by a rounding, with which a diagonal might be rounded otherwise than by who reads it.
+  static __device__ void put_fold(const Gates& own, int length, Factors& to) {
+    const int end = min(length, chunk_tokens) - 1;
+    const float last = __shfl_sync(~0U, end % 2 == 0 ? own.g.x : own.g.y, end / 2);
+    const float2 exact = {RatioGates::column(own.g.x), RatioGates::column(own.g.y)};
     pair_of(to.fold_rows(), 2 * lane()) = {RatioGates::row(own.g.x, last),
                                            RatioGates::row(own.g.y, last)};
     pair_of(to.fold_columns(true), 2 * lane()) = exact;
-    pair_of(to.fold_columns(false), 2 * lane()) = {
-        exact.x * RatioGates::rounding(RatioGates::diagonal(own.g.x, last, own.beta.x)),
-        exact.y * RatioGates::rounding(RatioGates::diagonal(own.g.y, last, own.beta.y))};
+    pair_of(to.fold_columns(false), 2 * lane()) = {exact.x / RatioGates::excess(own.g.x, last),
+                                                   exact.y / RatioGates::excess(own.g.y, last)};
   }
   // Whether the chunk's gates are gentle, of which there are other factors then; for all lanes.
   template <bool folds>
@@ -641,22 +640,21 @@ struct Preparation {
       return a;
     }
   };
-  // F A (−B G), or of a gentle chunk A (−B).
-  template <bool gentle>
+  // F A G.
   struct Fold {
     const float *rows, *columns;
 
     __device__ Fold(Factors& own, bool is_split)
-        : rows(own.fold_rows()), columns(gentle ? own.pair : own.fold_columns(is_split)) {}
+        : rows(own.fold_rows()), columns(own.fold_columns(is_split)) {}
     template <class B>
     __device__ Block operator()(const B& of, int w, int j) const {
       Block a = block_of(of);
-      if constexpr (!gentle) by_rows(a, rows + block * w);
+      by_rows(a, rows + block * w);
       by_columns(a, columns + block * j);
       return a;
     }
     __device__ Block transposed(Block a, int w, int j) const {
-      if constexpr (!gentle) by_columns(a, rows + block * w);
+      by_columns(a, rows + block * w);
       by_rows(a, columns + block * j);
       return a;
     }
@@ -817,7 +815,7 @@ struct Preparation {
     } else {
       low.put_none(gentle ? gentle_mark : plain_mark);
     }
-    const std::conditional_t<folds, Fold<gentle>, AsItIs> fold(own, is_split);
+    const std::conditional_t<folds && !gentle, Fold, AsItIs> fold(own, is_split);
     const auto put = [&](int w, int j, const auto& a) {
       const auto folded = fold(a, w, j);
       to.put(w, j, rounded(folded));
@@ -956,7 +954,7 @@ struct Preparation {
                                          const Put& to, const PutLow& low) {
     const Between between = put_system<gentle>(system, factors, square.diagonal.N);
     __syncwarp();
-    if constexpr (folds && !gentle) put_fold(gates, factors);
+    if constexpr (folds && !gentle) put_fold(gates, low.at.length, factors);
     const HalfDiagonals halves(square.diagonal, between);
     const bool far_apart = below_diagonal(halves.squares) <= most_squares;
     const bool is_ordinary = __all_sync(~0U, between.short_keys & short_writes & far_apart);

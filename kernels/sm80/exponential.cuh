@@ -1,4 +1,4 @@
-// The exponential that the gates need: one multiplication and one instruction. And a reciprocal.
+// The exponential that the gates need: one multiplication and one instruction.
 #pragma once
 
 namespace gdn::sm80 {
@@ -15,13 +15,5 @@ __device__ inline float power_of_2(float x) {
 
 // e^x to 2^-22 for small |x|, 0 where the result would be subnormal.
 __device__ inline float exponential(float x) { return power_of_2(x * log2_e); }
-
-// 1/x to 2^-23, infinite where x is subnormal.
-// PTX ISA, "Floating Point Instructions: rcp".
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 }  // namespace gdn::sm80

@@ -101,6 +101,12 @@ TEST_P(EmulatedChain, GatesOfAnyPaceAreRight) {
   expect_right(c, "gates of any pace");
 }
 
+TEST_P(EmulatedChain, GatesNearAPowerOf2AreRight) {
+  HostCase c = test::gates_near_a_power_of_2();
+  run(c, 8);
+  expect_right(c, "gates of 2^-100");
+}
+
 TEST_P(EmulatedChain, WhatIsForgottenBehindTheLastWriteIsRight) {
   test::expect_forgotten_writes_are_right([](HostCase& c) { run(c, 7); });
 }

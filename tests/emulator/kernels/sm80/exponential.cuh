@@ -15,8 +15,5 @@ inline float power_of_2(float x) {
   return y < std::numeric_limits<float>::min() ? 0 : y;
 }
 inline float exponential(float x) { return power_of_2(x * log2_e); }
-inline float reciprocal(float x) {
-  return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(INFINITY, x) : 1 / x;
-}
 
 }  // namespace gdn::sm80
